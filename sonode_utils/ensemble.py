@@ -1,0 +1,86 @@
+"""E independent networks as one batched tensor program.
+
+Every parameter carries a leading member axis, so one product trains all seeds at once
+and no gradient ever crosses from one member to another.
+"""
+
+import torch
+from torch import nn
+
+ACTIVATIONS = {"elu": nn.ELU, "tanh": nn.Tanh, "hardtanh": nn.Hardtanh, None: nn.Identity}
+
+
+def generators(seeds):
+    """One random stream a member: member k draws the same whatever stands beside it."""
+    return [torch.Generator().manual_seed(int(seed)) for seed in seeds]
+
+
+class EnsembleLinear(nn.Module):
+    """E affine maps, each drawn as `torch.nn.Linear` draws its own: U(-b, b), b = n_in^-1/2.
+
+    in_mask, out_mask: (member, n_in), (member, n_out), True where that member really has
+    the feature. Rows and columns of absent features start at zero, and their gradient is
+    zero as long as their inputs are: systems of different dimension share one tensor.
+
+    x: (member, batch, n_in) -> (member, batch, n_out)
+    """
+
+    def __init__(self, n_in, n_out, rng, in_mask=None, out_mask=None):
+        super().__init__()
+        weight = torch.zeros(len(rng), n_in, n_out)
+        bias = torch.zeros(len(rng), 1, n_out)
+        for k, stream in enumerate(rng):
+            rows, columns = _real(in_mask, k, n_in), _real(out_mask, k, n_out)
+            bound = len(rows) ** -0.5
+            shape = len(rows), len(columns)
+            weight[k, rows[:, None], columns] = _uniform(shape, bound, stream)
+            bias[k, 0, columns] = _uniform(len(columns), bound, stream)
+        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
+
+    def forward(self, x):
+        return torch.baddbmm(self.bias, x, self.weight)
+
+
+def _uniform(shape, bound, stream):
+    return (2 * torch.rand(shape, generator=stream) - 1) * bound
+
+
+def _real(mask, k, width):
+    """The indices of the features that member k really has."""
+    return torch.arange(width) if mask is None else mask[k].nonzero()[:, 0]
+
+
+class EnsembleMLP(nn.Module):
+    """E multilayer perceptrons: the paper's is two hidden layers of 20, ELU, no time input.
+
+    `output` names an activation after the last layer (the authors' code has some).
+    The call accepts a time and ignores it, so that a network can stand wherever a
+    field f(z, t) is expected.
+
+    z: (member, batch, n_in) -> (member, batch, n_out)
+    """
+
+    def __init__(
+        self, n_in, n_out, rng, hidden=(20, 20), activation="elu", output=None,
+        in_mask=None, out_mask=None,
+    ):  # fmt: skip
+        super().__init__()
+        sizes = [n_in, *hidden, n_out]
+        layers = []
+        for i, (a, b) in enumerate(zip(sizes, sizes[1:])):
+            first, last = i == 0, i == len(hidden)
+            masks = (in_mask if first else None, out_mask if last else None)
+            layers += [EnsembleLinear(a, b, rng, *masks)]
+            layers += [ACTIVATIONS[output if last else activation]()]
+        self.layers = nn.Sequential(*layers)
+        # How many features each member really has: the solver's error norm divides by it.
+        self.in_features = None if in_mask is None else in_mask.sum(-1)
+
+    def forward(self, z, t=None):
+        return self.layers(z)
+
+
+def pad_mask(dims, width):
+    """True where a member of dimension d really has the feature: (member, width)."""
+    return torch.arange(width) < torch.as_tensor(dims)[:, None]
+

@@ -1,0 +1,110 @@
+"""Solving many members' ODEs in one call, and telling the model's error from the solver's.
+
+torchdiffeq does the solving: any of its methods by name, and for `dopri5`, the book's
+workhorse, the same method laid out for ensembles (`dopri5.py`).
+"""
+
+from typing import NamedTuple
+
+import torch
+from torchdiffeq import odeint
+
+from sonode_utils.dopri5 import dopri5
+
+
+class Solution(NamedTuple):
+    """z: (time, member, batch, feature), NaN for the members in `failed`: (member,)."""
+
+    z: torch.Tensor
+    nfe: int
+    failed: torch.Tensor
+
+
+def integrate(
+    field, z0, times, *, method="dopri5", rtol=1e-3, atol=1e-3, alive=None, features=None,
+    max_steps=5000, **options,
+):  # fmt: skip
+    """Solve z' = field(t, z) for all members at once.
+
+    The adaptive step is small enough for the member that needs the smallest one: no
+    member is solved less accurately than it would be alone. A member whose solution
+    blows up or needs ever smaller steps is taken out, reported in `failed` and returned
+    as NaN; the others go on. Times may run backwards.
+
+    z0: (member, batch, feature); times: (time,); alive: (member,), False = do not move;
+    features: (member,), how many features are real where members are padded.
+    """
+    _check(z0, times)
+    times = times.to(z0)
+    if times[0] > times[-1]:
+        field, times = _reversed(field), -times
+    guard = Guard(field, z0, alive, features)
+    if method == "dopri5":
+        z = dopri5(guard, z0, times, rtol, atol, max_steps)
+    else:
+        options = {"norm": guard.norm, **options}
+        z = odeint(guard, z0, times, rtol=rtol, atol=atol, method=method, options=options)
+    failed = ~z.isfinite().all(-1).all(-1).all(0) | guard.failed
+    if failed.any():
+        z = torch.where(failed[:, None, None], torch.nan, z)
+    return Solution(z, guard.nfe, failed)
+
+
+def _check(z0, times):
+    if z0.dim() != 3:
+        raise ValueError(f"z0 must be (member, batch, feature), not {tuple(z0.shape)}")
+    if times.dim() != 1 or len(times) < 2:
+        raise ValueError(f"times must be (time,) with two or more, not {tuple(times.shape)}")
+    steps = times.diff()
+    if not ((steps > 0).all() or (steps < 0).all()):
+        raise ValueError("times must strictly increase, or strictly decrease")
+
+
+def _reversed(field):
+    return lambda t, z: -field(-t, z)
+
+
+def reversal_error(field, z0, times, **solver):
+    """Largest relative error of integrating z0 forward over `times` and back again.
+
+    A flow is invertible, so whatever does not come back was made by the solver, not by
+    the model. z0: (member, batch, feature) -> (member,)
+    """
+    with torch.no_grad():
+        end = integrate(field, z0, times, **solver).z[-1]
+        back = integrate(field, end, times.flip(0), **solver).z[-1]
+    size = z0.square().mean((1, 2)).sqrt()
+    return (back - z0).square().mean((1, 2)).sqrt() / size
+
+
+class Guard:
+    """Counts evaluations, holds still the members that are out, and norms the rest."""
+
+    def __init__(self, field, z0, alive, features):
+        self.field, self.nfe = field, 0
+        members = z0.shape[0]
+        self.alive = torch.ones(members, dtype=torch.bool) if alive is None else alive.clone()
+        self.failed = torch.zeros(members, dtype=torch.bool)
+        width = torch.full((members,), z0.shape[-1]) if features is None else features
+        self.size = (z0.shape[1] * width).to(z0.dtype)
+
+    def __call__(self, t, z, perturb=None):
+        self.nfe += 1
+        dz = self.field(t, z)
+        if dz.shape != z.shape:
+            raise ValueError(f"field returns {tuple(dz.shape)} where z is {tuple(z.shape)}")
+        return dz if self.alive.all() else torch.where(self.alive[:, None, None], dz, 0)
+
+    def per_member(self, z):
+        """Root mean square over what each member really has: (member,)."""
+        ratio = (z.square().sum((1, 2)) / self.size).sqrt()
+        return torch.where(self.alive, ratio, 0).nan_to_num(torch.inf, torch.inf)
+
+    def norm(self, z):
+        return self.per_member(z).max()
+
+    def drop(self, members):
+        """Take members out (never in place: the graph remembers the old masks)."""
+        if members.any():
+            self.alive = self.alive & ~members
+            self.failed = self.failed | members
