@@ -4,10 +4,18 @@ Every parameter carries a leading member axis, so one product trains all seeds a
 and no gradient ever crosses from one member to another.
 """
 
+from functools import partial
+
 import torch
 from torch import nn
 
-ACTIVATIONS = {"elu": nn.ELU, "tanh": nn.Tanh, "hardtanh": nn.Hardtanh, None: nn.Identity}
+ACTIVATIONS = {
+    "elu": nn.ELU,
+    "tanh": nn.Tanh,
+    "hardtanh5": partial(nn.Hardtanh, -5, 5),  # the authors' initial velocity nets
+    "hardtanh10": partial(nn.Hardtanh, -10, 10),
+    None: nn.Identity,
+}
 
 
 def generators(seeds):

@@ -5,6 +5,7 @@ the x read out of it. f (and g) are ensembles of networks, or any callable on
 (member, batch, feature).
 """
 
+import copy
 from typing import NamedTuple
 
 import torch
@@ -49,6 +50,16 @@ class NODE(nn.Module):
         solver = {"features": getattr(self.f, "in_features", None), **solver}
         z, self.nfe, failed = integrate(self.field, z0, times, alive=self.alive, **solver)
         return Trajectory(self.readout(z), z, self.nfe, failed)
+
+    @torch.no_grad()
+    def tight(self, x0, times):
+        """The same weights in double precision at rtol 1e-8: the model without its solver.
+
+        A member that cannot be solved even so comes back as NaN.
+        """
+        twin = copy.deepcopy(self).double()
+        twin.alive = None
+        return twin(x0.double(), times.double(), rtol=1e-8, atol=1e-8)
 
 
 class ANODE(NODE):
