@@ -107,7 +107,12 @@ class Report:
     """What one notebook judged: its claims, per-seed values, settings and versions."""
 
     def __init__(self, notebook, *, profile, seeds, data="synthetic"):
-        self.notebook, self.profile, self.seeds, self.data = notebook, profile, seeds, data
+        self.notebook, self.profile, self.seeds, self.data = (
+            notebook,
+            profile,
+            seeds,
+            data,
+        )
         self.started = time.perf_counter()
         self.claims, self.values = {}, {}
 
@@ -204,21 +209,3 @@ def _rounded(values):
     if np.ndim(values):
         return [_rounded(v) for v in values]
     return float(f"{values:.6g}") if np.isfinite(values) else None
-
-
-def load_results(folder=RESULTS):
-    """Every notebook's record, in the order of the notebooks."""
-    return [json.loads(p.read_text("utf8")) for p in sorted(Path(folder).glob("*.json"))]
-
-
-def scorecard(folder=RESULTS):
-    """One row a claim of the catalogue, judged or not: a DataFrame."""
-    judged = {}
-    for record in load_results(folder):
-        for claim in record["claims"]:
-            if claim["id"] in judged:
-                raise ValueError(f"{claim['id']} is judged twice")
-            judged[claim["id"]] = {**claim, "notebook": record["notebook"]}
-    blank = {"verdict": "not judged yet", "ours": "", "seeds": None, "anchor": None}
-    rows = [{"id": id, **entry, **judged.get(id, blank)} for id, entry in CATALOGUE.items()]
-    return pd.DataFrame(rows)

@@ -91,4 +91,3 @@ class EnsembleMLP(nn.Module):
 def pad_mask(dims, width):
     """True where a member of dimension d really has the feature: (member, width)."""
     return torch.arange(width) < torch.as_tensor(dims)[:, None]
-

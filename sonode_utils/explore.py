@@ -23,7 +23,10 @@ class Figure(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs):
         bundle = super()._repr_mimebundle_(**kwargs)
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
-        data = {**data, "text/plain": self.description}  # no memory address in the output
+        data = {
+            **data,
+            "text/plain": self.description,
+        }  # no memory address in the output
         return (data, *rest) if rest else data
 
 

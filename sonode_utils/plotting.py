@@ -7,7 +7,12 @@ grid in a grey that reads on white and on black alike: one picture serves both m
 import matplotlib.pyplot as plt
 import numpy as np
 
-COLOURS = {"NODE": "#E69F00", "ANODE": "#CC79A7", "SONODE": "#0072B2", "TONODE": "#009E73"}
+COLOURS = {
+    "NODE": "#E69F00",
+    "ANODE": "#CC79A7",
+    "SONODE": "#0072B2",
+    "TONODE": "#009E73",
+}
 MARKERS = {"NODE": "^", "ANODE": "o", "SONODE": "D", "TONODE": "s"}
 INK = "#7a7f87"  # contrast of at least 3:1 on white and on the dark theme
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from sonode_utils.ensemble import generators, pad_mask
+from sonode_utils.ensemble import generators
 
 
 def parity(dims, seeds, points, width=None):

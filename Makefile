@@ -1,0 +1,49 @@
+# The only entry point: make help
+
+PYTHON ?= python3
+BIN := .venv/bin
+NOTEBOOKS ?=
+SEEDS ?=
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help book test check reproduce bench clean lint
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+
+book: .venv/installed  ## build _build/html from the stored outputs (first time minutes, then seconds)
+	@$(BIN)/python tools/build_book.py
+
+test: .venv/installed lint  ## everything that must hold, every notebook re-executed (about 15 minutes)
+	SONODE_RESULTS_DIR=$(CURDIR)/_build/test-results $(BIN)/python -m pytest -n 2 --dist loadfile \
+		--nbval-lax --nbval-current-env notebooks tests
+
+check: .venv/installed lint  ## the quick half: lint, unit tests, notebooks on the fast profile (2 minutes)
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests
+
+reproduce: .venv/installed  ## re-execute notebooks in place (about 10 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20
+	$(BIN)/python tools/execute.py $(if $(SEEDS),--seeds $(SEEDS)) $(NOTEBOOKS)
+	@$(MAKE) --no-print-directory book
+
+bench: .venv/installed  ## our training against the reference-style loop, as ratios (3 minutes)
+	$(BIN)/python benchmarks/ensemble.py
+
+lint: .venv/installed  ## format and style, notebooks too (seconds)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+clean:  ## remove what was built; the installation stays (remove .venv for that)
+	rm -rf _build .pytest_cache .ruff_cache .hypothesis
+
+# The stamp is written last, so an installation that was cut short is taken up again.
+.venv/installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "The book needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)."; \
+		echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	@echo "Installing the pinned versions into .venv (a few minutes, 1.5 GB) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock && \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || { \
+		echo "The installation failed: see pip's message above. With a network and 2 GB of disk, run make again."; exit 1; }
+	@touch $@

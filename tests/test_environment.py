@@ -1,0 +1,53 @@
+"""pyproject's ranges, the lock's pins, conda's door and what is installed agree."""
+
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+RANGES = [
+    Requirement(line)
+    for group in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    for line in group
+]
+
+
+def pins():
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): pin for name, pin in pairs}
+
+
+def test_every_range_admits_its_pin():
+    locked = pins()
+    for wanted in RANGES:
+        assert canonicalize_name(wanted.name) in locked, f"{wanted} is not in the lock"
+        assert locked[canonicalize_name(wanted.name)] in wanted.specifier, wanted
+
+
+def test_torch_is_pinned_exactly_in_both():
+    assert "torch==2.13.0" in PROJECT["dependencies"]
+    assert pins()["torch"] == "2.13.0"
+
+
+def test_the_installed_versions_are_the_locked_ones():
+    wrong = {n: version(n) for n, pin in pins().items() if version(n).split("+")[0] != pin}
+    assert not wrong, f"installed, but locked otherwise: {wrong}; run make again"
+
+
+def test_conda_opens_the_same_pins():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    *conda, pip = environment["dependencies"]
+    assert f"python{PROJECT['requires-python']}" in conda
+    assert pip == {"pip": ["-r requirements.lock", "-e ."]}
+
+
+@pytest.mark.parametrize("name", ["README.md", "LICENSE", "CITATION.cff", "CONTRIBUTING.md"])
+def test_a_newcomer_finds(name):
+    assert (ROOT / name).stat().st_size > 500

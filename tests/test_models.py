@@ -1,0 +1,119 @@
+"""Ensembles and models: starts, padding, and the closed forms they must contain."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sonode_utils import systems
+from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, generators, pad_mask
+from sonode_utils.models import ANODE, NODE, SONODE, HigherOrderNODE
+
+ENDS = torch.tensor([0.0, 1.0])
+
+
+def test_member_k_starts_alike_in_any_company():
+    ten, three = (EnsembleMLP(3, 2, generators(range(n))) for n in (10, 3))
+    for a, b in zip(ten.parameters(), three.parameters()):
+        assert torch.equal(a[:3], b)
+
+
+def test_members_differ_from_each_other():
+    weight = EnsembleLinear(3, 2, generators(range(4))).weight
+    assert len({tuple(w.flatten().tolist()) for w in weight}) == 4
+
+
+def test_weights_fill_the_bound_of_a_torch_linear_layer():
+    layer = EnsembleLinear(16, 64, generators(range(8)))
+    for values in (layer.weight, layer.bias):
+        assert values.abs().max() <= 0.25
+        assert values.abs().max() > 0.24
+        assert values.mean().abs() < 0.02
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 4), st.integers(0, 3), st.integers(0, 1000))
+def test_a_padded_member_is_the_unpadded_one(d, padding, seed):
+    mask = pad_mask([d], d + padding)
+    padded = EnsembleMLP(
+        d + padding, d + padding, generators([seed]), in_mask=mask, out_mask=mask
+    )
+    plain = EnsembleMLP(d, d, generators([seed]))
+    x = systems.parity([d], [seed], points=5, width=d + padding)
+    ours, theirs = padded(x), plain(x[..., :d])
+    assert torch.allclose(ours[..., :d], theirs, atol=1e-6)
+    assert (ours[..., d:] == 0).all()
+
+
+def test_padding_gets_no_gradient():
+    dims = torch.tensor([1, 3])
+    mask = pad_mask(dims, 3)
+    model = NODE(EnsembleMLP(3, 3, generators([0, 1]), in_mask=mask, out_mask=mask))
+    x = systems.parity(dims.tolist(), [0, 1], points=5)
+    (model(x, ENDS).x[-1] + x).square().sum().backward()
+    first, last = model.f.layers[0], model.f.layers[4]
+    assert (first.weight.grad[0, 1:] == 0).all()
+    assert (last.weight.grad[0, :, 1:] == 0).all()
+    assert (last.bias.grad[0, :, 1:] == 0).all()
+    assert first.weight.grad[1].abs().min() > 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 10), st.integers(0, 1000), st.floats(0.1, 5.0))
+def test_equation_7_turns_every_point_into_its_opposite(d, seed, length):
+    """f = 0 and g = -2 x0 / (tN - t0), in any dimension and over any interval."""
+    x = systems.parity([d], [seed], points=4).double()
+    times = torch.linspace(1, 1 + length, 5, dtype=torch.float64)
+    model = SONODE(f=lambda z, t: torch.zeros_like(z[..., :d]), g=lambda x: -2 * x / length)
+    path = model(x, times).x
+    assert torch.allclose(path[-1], -x, atol=1e-10)
+    assert torch.allclose(path, systems.parity_solution(x, times), atol=1e-10)
+
+
+def test_a_sonode_with_a_linear_force_is_a_harmonic_oscillator():
+    times = torch.linspace(0, 6, 13, dtype=torch.float64)
+    model = SONODE(f=lambda z, t: -4 * z[..., :1], g=lambda x: 0 * x)
+    x = model.tight(torch.ones(1, 1, 1), times).x.flatten()
+    assert torch.allclose(x, torch.cos(2 * times), atol=1e-6)
+
+
+def test_a_sonode_force_may_depend_on_time():
+    """x'' = 6 t from rest is x = t^3."""
+    times = torch.linspace(0, 2, 5)
+    model = SONODE(f=lambda z, t: 6 * t + 0 * z[..., :1], g=lambda x: 0 * x)
+    assert torch.allclose(model(torch.zeros(1, 1, 1), times).x.flatten(), times**3, atol=1e-3)
+
+
+def test_a_third_order_model_without_force_moves_on_a_parabola():
+    z0 = torch.tensor([[[1.0, -2.0, 3.0]]])  # x, x', x''
+    model = HigherOrderNODE(f=lambda z, t: torch.zeros_like(z[..., :1]), order=3)
+    times = torch.linspace(0, 1, 5)
+    x = model(z0, times).x.flatten()
+    assert torch.allclose(x, 1 - 2 * times + 1.5 * times**2, atol=1e-5)
+
+
+def test_an_anode_starts_its_augmented_part_at_zero_or_at_g():
+    x0 = torch.ones(2, 3, 2)
+    assert torch.equal(ANODE(None, 4).initial_state(x0)[..., 2:], torch.zeros(2, 3, 4))
+    learnt = ANODE(None, 1, g=lambda x: x.sum(-1, keepdim=True))
+    assert torch.equal(learnt.initial_state(x0)[..., 2:], torch.full((2, 3, 1), 2.0))
+
+
+def test_an_anode_shows_only_real_space():
+    model = ANODE(lambda z, t: torch.ones_like(z), augment=3)
+    out = model(torch.zeros(1, 2, 2), ENDS)
+    assert out.x.shape == (2, 1, 2, 2) and out.z.shape == (2, 1, 2, 5)
+
+
+def test_no_increasing_map_beats_the_monotone_floor():
+    x = torch.tensor([-1.0, 1.0])
+    assert systems.monotone_floor(x, -x) == pytest.approx(1.0)
+    x = torch.tensor([0.3, -0.9, 0.1, 0.5])
+    assert systems.monotone_floor(x, -x) == pytest.approx(float((x - x.mean()).square().mean()))
+    assert systems.monotone_floor(x, x**3) == pytest.approx(0.0)
+
+
+def test_parity_points_of_a_member_depend_on_its_own_seed_only():
+    both = systems.parity([2, 3], [7, 8], points=6)
+    assert torch.equal(systems.parity([3], [8], points=6)[0], both[1])
+    assert (both[0, :, 2:] == 0).all() and both.abs().max() <= 1

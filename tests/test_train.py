@@ -1,0 +1,109 @@
+"""Training: the ensemble must do what each member would have done alone."""
+
+import pytest
+import torch
+
+from sonode_utils.ensemble import EnsembleMLP, generators
+from sonode_utils.models import NODE, SONODE
+from sonode_utils.train import fit, mse
+
+TIMES = torch.linspace(0, 1, 3)
+FIXED = {"method": "rk4", "step_size": 0.25}
+
+
+def data(seeds):
+    return torch.cat([torch.randn(1, 6, 2, generator=g) for g in generators(seeds)])
+
+
+def train(seeds, iterations=50, **solver):
+    rng = generators(seeds)
+    model = SONODE(EnsembleMLP(4, 2, rng), EnsembleMLP(2, 2, rng, activation="tanh"))
+    x = data(seeds)
+    history = fit(
+        model, lambda: mse(model(x, TIMES, **solver).x[-1], -x), iterations=iterations
+    )
+    return model, history
+
+
+@pytest.mark.parametrize("solver, close", [(FIXED, 1e-5), ({"rtol": 1e-6, "atol": 1e-6}, 1e-3)])
+def test_an_ensemble_trains_as_its_members_would_alone(solver, close):
+    together, history = train(range(4), **solver)
+    for k in range(4):
+        alone, own = train([k], **solver)
+        assert torch.allclose(history.loss[:, k], own.loss[:, 0], rtol=close, atol=close)
+        for a, b in zip(together.parameters(), alone.parameters()):
+            assert torch.allclose(a[k], b[0], atol=close)
+
+
+def test_the_same_seeds_give_the_same_bits():
+    a, first = train(range(3), iterations=20)
+    b, second = train(range(3), iterations=20)
+    assert torch.equal(first.loss, second.loss)
+    assert all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters()))
+
+
+def test_training_lowers_every_members_loss():
+    _, history = train(range(5))
+    assert (history.loss[-1] < 0.5 * history.loss[0]).all()
+    assert (history.nfe > 0).all() and not history.diverged.any()
+
+
+class Pushed(torch.nn.Module):
+    """A network whose members can be pushed over the edge: f(z) + push z^2."""
+
+    def __init__(self, f, members):
+        super().__init__()
+        self.f, self.push = f, torch.zeros(members, 1, 1)
+
+    def forward(self, z, t):
+        return self.f(z) + self.push * z * z
+
+
+def exploding(seeds, bad=None, iterations=30, **solver):
+    """Parity in which member `bad` is made to blow up from the tenth iteration on."""
+    f = Pushed(EnsembleMLP(2, 2, generators(seeds)), len(seeds))
+    model, x, calls = NODE(f), data(seeds), []
+
+    def loss():
+        calls.append(None)
+        if bad is not None and len(calls) == 10:
+            f.push[bad] = 50.0
+        return mse(model(x, TIMES, **solver).x[-1], -x)
+
+    return model, fit(model, loss, iterations=iterations)
+
+
+@pytest.mark.parametrize("solver, close", [(FIXED, 1e-5), ({"rtol": 1e-6, "atol": 1e-6}, 1e-3)])
+def test_one_member_blows_up_and_nine_finish_as_if_alone(solver, close):
+    model, history = exploding(range(10), bad=4, **solver)
+    rest = [k for k in range(10) if k != 4]
+    without, clean = exploding(rest, **solver)
+    assert history.diverged.tolist() == [k == 4 for k in range(10)]
+    assert history.loss[9:, 4].isnan().all() and history.loss[:9, 4].isfinite().all()
+    assert torch.allclose(history.loss[:, rest], clean.loss, rtol=close, atol=close)
+    for p, q in zip(model.parameters(), without.parameters()):
+        assert torch.allclose(p[rest], q, atol=close)
+
+
+def test_a_frozen_member_keeps_its_last_good_weights():
+    model, _ = exploding(range(3), bad=1, **FIXED)
+    before, _ = exploding(range(3), iterations=8, **FIXED)
+    for p, q in zip(model.parameters(), before.parameters()):
+        assert torch.equal(p[1], q[1])
+
+
+def test_a_run_in_which_all_members_diverge_ends_and_says_so():
+    _, history = exploding([0], bad=0, **FIXED)
+    assert history.diverged.all() and len(history.loss) == 10
+
+
+def test_mse_averages_over_everything_but_the_member():
+    prediction = torch.arange(24.0).view(2, 3, 2, 2)
+    expected = (prediction**2).transpose(0, 1).flatten(1).mean(1)
+    assert torch.allclose(mse(prediction, torch.zeros_like(prediction)), expected)
+
+
+def test_mse_of_padded_members_counts_real_features_only():
+    prediction = torch.tensor([[[3.0, 0.0]], [[3.0, 3.0]]])
+    loss = mse(prediction, torch.zeros(2, 1, 2), features=torch.tensor([1, 2]))
+    assert loss.tolist() == [9.0, 9.0]

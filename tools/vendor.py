@@ -1,0 +1,91 @@
+"""Fetch the JavaScript the book needs, so that its pages open with no network.
+
+The packages come by name through npm, their archives checked against the hashes below.
+Without npm or a network the book still builds: its pages then load the same
+libraries from a public CDN, and the build says so.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+VENDOR = ROOT / "assets" / "vendor"
+PACKAGES = {
+    "mathjax@3.2.2": "1b9c0a1c44df864e915690558e72adb9cc5203360daefd385084ced3b6c64c09",
+    "requirejs@2.3.8": "777158e89275e16bd51aec3ef714fbcb5dc45789e7078659933bc814916d7dec",
+    "@jupyter-widgets/html-manager@1.0.15": (
+        "2b9d65cb7913e1c7d671757a10008b32c9c2448d4429513371e55c07d6107638"
+    ),
+}
+BASE_URL = "requirejs.config({ baseUrl: new URL('.', document.currentScript.src).href });\n"
+
+
+def vendor():
+    """True when assets/vendor is complete; False, with a word, when it cannot be had."""
+    if (VENDOR / "complete").exists():
+        return True
+    if shutil.which("npm") is None:
+        print("npm is not installed: the pages will load MathJax and widgets from a CDN")
+        return False
+    draft = Path(tempfile.mkdtemp(dir=_folder(VENDOR.parent)))
+    try:
+        archives = [_fetch(name, sha256, draft) for name, sha256 in PACKAGES.items()]
+        _lay_out(*archives, draft)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        print(f"{error}\nthe pages will load MathJax and widgets from a CDN")
+        shutil.rmtree(draft, ignore_errors=True)
+        return False
+    shutil.rmtree(VENDOR, ignore_errors=True)
+    draft.rename(VENDOR)
+    return True
+
+
+def _folder(path):
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _fetch(name, sha256, draft):
+    """One package's files, from an archive whose hash is the one we know."""
+    command = ["npm", "pack", "--silent", "--pack-destination", str(draft), name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise OSError(f"npm could not fetch {name}: {done.stderr.strip()[-200:]}")
+    archive = draft / done.stdout.split()[-1]
+    found = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if found != sha256:
+        raise ValueError(f"{name} has sha256 {found}, not {sha256}: not used")
+    target = _folder(draft / archive.stem)
+    with tarfile.open(archive) as tar:
+        tar.extractall(target, filter="data")
+    archive.unlink()
+    return target / "package"
+
+
+def _lay_out(mathjax, requirejs, manager, draft):
+    """Keep what the pages load, under the names that _ext/offline.py knows."""
+    import anywidget
+
+    es5, maths = mathjax / "es5", _folder(draft / "mathjax")
+    shutil.copy(es5 / "tex-mml-chtml.js", maths)
+    shutil.copytree(es5 / "output/chtml/fonts", maths / "output/chtml/fonts")
+    shutil.copytree(es5 / "input/tex/extensions", maths / "input/tex/extensions")
+    widgets = _folder(draft / "widgets")
+    shutil.copy(requirejs / "require.js", widgets)
+    shutil.copy(manager / "dist/embed-amd.js", widgets)
+    for font in manager.glob("dist/*.woff*"):
+        shutil.copy(font, widgets)
+    front_end = Path(anywidget.__file__).parent / "nbextension/index.js"
+    shutil.copy(front_end, widgets / "anywidget.js")
+    (widgets / "widgets-offline.js").write_text(BASE_URL)
+    for unpacked in (mathjax, requirejs, manager):
+        shutil.rmtree(unpacked.parent)
+    (draft / "complete").touch()
+
+
+if __name__ == "__main__":
+    vendor()
