@@ -24,6 +24,7 @@ check: .venv/installed lint  ## the quick half: lint, unit tests, notebooks on t
 
 reproduce: .venv/installed  ## re-execute notebooks in place (about 10 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20
 	$(BIN)/python tools/execute.py $(if $(SEEDS),--seeds $(SEEDS)) $(NOTEBOOKS)
+	$(BIN)/python tools/update_readme.py
 	@$(MAKE) --no-print-directory book
 
 bench: .venv/installed  ## our training against the reference-style loop, as ratios (3 minutes)

@@ -66,7 +66,7 @@ def milliseconds(model, loss, iterations):
 
 
 def compare(task, x0, times, target, rounds=5, iterations=20):
-    """x0: (member, batch, d); target: (time, member, batch, d), compared with the last times."""
+    """x0: (member, batch, d); target: (time, member, batch, d), the last times."""
     torch.manual_seed(0)
     runs = reference(x0, times, target), ensemble(x0, times, target)
     for run in runs:

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
+from IPython.display import HTML
+
+from sonode_utils.tables import plain_table_html, table_html
 
 CATALOGUE = tomllib.loads(Path(__file__).with_name("claims.toml").read_text("utf8"))
 AUTHORS = tomllib.loads(Path(__file__).with_name("authors.toml").read_text("utf8"))
@@ -149,26 +151,21 @@ class Report:
             "detail": {name: f"{p.verdict}: {p.text}" for name, p in parts.items()},
             "anchor": f"{self.notebook}.html#verdict",
         }  # fmt: skip
-        return verdict
+        print(f"{id}: {verdict}, {count} parts" if len(parts) > 1 else f"{id}: {verdict}")
 
     def table(self):
         """The verdicts with their numbers, for display."""
-        rows = [{
-            "claim": c["id"], "what the paper says": CATALOGUE[c["id"]]["statement"],
-            "verdict": c["verdict"] + (" (fragile)" if c["fragile"] else ""),
-            "parts": c["parts"], "ours": c["ours"], "seeds": c["seeds"],
-            "diverged": c["diverged"], "solver check": c["solver_check"],
-        } for c in self.claims.values()]  # fmt: skip
-        return pd.DataFrame(rows).style.hide(axis="index").format(na_rep="–", precision=2)
+        rows = [{**CATALOGUE[id], **claim} for id, claim in self.claims.items()]
+        return HTML(table_html(rows))
 
     def details(self):
         """Every part of every claim: which comparison gave what."""
-        rows = [
-            {"claim": c["id"], "part": name, "outcome": text}
-            for c in self.claims.values()
-            for name, text in c["detail"].items()
+        parts = [
+            (claim["id"], name or "the whole", outcome)
+            for claim in self.claims.values()
+            for name, outcome in claim["detail"].items()
         ]
-        return pd.DataFrame(rows).style.hide(axis="index")
+        return HTML(plain_table_html(("claim", "part", "outcome"), parts))
 
     def verdicts(self):
         """Claim ids and verdict words and no more: what nbval compares."""

@@ -1,11 +1,11 @@
-"""From the notebooks' records to the tables that readers see."""
+"""From the notebooks' records to the scorecard: every claim, judged or not."""
 
 import json
 from collections import Counter
-from html import escape
 from pathlib import Path
 
 from sonode_utils.claims import CATALOGUE, RESULTS
+from sonode_utils.tables import verdict_html
 
 
 def load_results(folder=RESULTS):
@@ -38,48 +38,12 @@ def counts_html(rows):
     return f"<p>{' &emsp; '.join(chips)}</p>"
 
 
-def verdict_html(verdict):
-    kind = verdict.replace(" ", "-")
-    return f'<span class="verdict verdict-{kind}">{verdict}</span>'
-
-
-def group_html(rows, group):
-    """The claims of one group as a table, each verdict linked to the cell that judged it."""
-    head = "".join(f"<th>{h}</th>" for h in ("claim", "paper", "verdict", "what we found"))
-    body = "".join(_row_html(row) for row in rows if row["group"] == group)
-    return f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def _row_html(row):
-    verdict = verdict_html(row["verdict"])
-    if row.get("anchor"):
-        verdict = f'<a href="../notebooks/{row["anchor"]}">{verdict}</a>'
-    found = escape(row["ours"])
-    if row.get("parts") and not row["parts"].endswith(" of 1"):
-        found = f"{row['parts']} parts; " + found
-    if row.get("seeds"):
-        found += f" <small>({row['seeds']} seeds, {row['diverged']} diverged)</small>"
-    if row.get("fragile"):
-        verdict += " <small>fragile</small>"
-    cells = (
-        f"<b>{row['id']}</b> {escape(row['statement'])}"
-        f"<br><small>{escape(row['rule'])}</small>",
-        escape(row["where"]),
-        verdict,
-        found,
-    )
-    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-
-
 def readme_table(rows):
     """The judged claims as Markdown, as the README shows them."""
     lines = ["| claim | paper | verdict |", "|---|---|---|"]
     for row in rows:
         if row["verdict"] != "not judged yet":
             statement = f"{row['id']}: {row['statement']}"
-            lines.append(f"| {statement} | {row['where']} | **{row['verdict']}** |")
+            verdict = f"**{row['verdict']}**" + (" (fragile)" if row["fragile"] else "")
+            lines.append(f"| {statement} | {row['where']} | {verdict} |")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(readme_table(scorecard()))

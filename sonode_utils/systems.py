@@ -37,3 +37,65 @@ def parity_solution(x0, times):
     """
     share = (times - times[0]) / (times[-1] - times[0])
     return x0 * (1 - 2 * share)[:, None, None, None]
+
+
+def nested_spheres(dim, seeds, points, inner=0.5, outer=(0.85, 1.0)):
+    """A ball inside a shell (Sec. 4.1.1), half of the points in each, uniform by volume.
+
+    Even points are in the ball (label 0), odd ones in the shell (label 1), so that any
+    leading even number of points is balanced too.
+    -> x: (member, points, dim), label: (points,)
+    """
+    label = torch.arange(points) % 2
+    low = torch.where(label == 1, outer[0], 0.0)[:, None] ** dim
+    high = torch.where(label == 1, outer[1], inner)[:, None] ** dim
+    x = torch.empty(len(seeds), points, dim)
+    for k, stream in enumerate(generators(seeds)):
+        direction = torch.randn(points, dim, generator=stream)
+        share = torch.rand(points, 1, generator=stream)
+        radius = (low + share * (high - low)) ** (1 / dim)
+        x[k] = radius * direction / direction.norm(dim=-1, keepdim=True)
+    return x, label.float()
+
+
+def monotone_ceiling(x, label):
+    """Best accuracy of any monotone map followed by a threshold.
+
+    All that a one-dimensional NODE and a linear read-out can do is cut the line once.
+    x, label: (point,) -> float
+    """
+    ordered = label[x.argsort()]
+    gained = torch.cat([ordered.new_zeros(1), (1 - 2 * ordered).cumsum(0)])
+    right = (gained + label.sum()) / len(label)  # zeros before the cut, ones after it
+    return float(torch.maximum(right, 1 - right).max())
+
+
+def oscillators(z0, times, gamma=0.1, omega=1.0):
+    """Damped oscillators x'' = -(omega^2 + gamma^2) x - 2 gamma x' in closed form (Sec. 6.1).
+
+    z0: (member, batch, 2), position and velocity -> (time, member, batch, 2)
+    """
+    x0, v0 = z0[..., 0], z0[..., 1]
+    t = times[:, None, None]
+    b = (v0 + gamma * x0) / omega
+    cos, sin, decay = torch.cos(omega * t), torch.sin(omega * t), torch.exp(-gamma * t)
+    x = decay * (x0 * cos + b * sin)
+    v = decay * (v0 * cos - (omega * x0 + gamma * b) * sin)
+    return torch.stack([x, v], -1)
+
+
+def oscillator_starts(seeds, points, reach=2.5):
+    """Positions and velocities uniform in [-reach, reach]: (member, points, 2)."""
+    draws = [torch.rand(points, 2, generator=stream) for stream in generators(seeds)]
+    return reach * (2 * torch.stack(draws) - 1)
+
+
+def noisy_sine(sigmas, seeds, times):
+    """sin(t) measured with Gaussian noise (Sec. 6.1): (time, member, 1, 1).
+
+    One member for each (sigma, seed) pair given; its noise depends on nothing else.
+    """
+    streams = generators(seeds)
+    noise = torch.stack([torch.randn(len(times), generator=s) for s in streams], 1)
+    x = torch.sin(times)[:, None] + torch.as_tensor(sigmas) * noise
+    return x[..., None, None]

@@ -10,6 +10,8 @@ import pytest
 from sonode_utils import scorecard
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+import update_readme  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,9 @@ def test_no_glued_number_is_missing_from_the_pages(pages):
         assert "glue:" not in re.sub(r"<(script|pre).*?</\1>", "", page.read_text(), flags=re.S)
 
 
-def test_the_readme_shows_the_verdicts_of_the_records():
-    """Fails when a record changes: `python -m sonode_utils.scorecard` prints the new table."""
-    assert scorecard.readme_table(scorecard.scorecard()) in (ROOT / "README.md").read_text()
+def test_the_readme_shows_the_verdicts_and_the_picture_of_the_records():
+    """Fails when a record changes: run tools/update_readme.py (make reproduce does)."""
+    table = scorecard.readme_table(scorecard.scorecard())
+    assert table in (ROOT / "README.md").read_text()
+    stored = update_readme.figure(ROOT / "notebooks/02_parity.ipynb", "fig-parity")
+    assert (ROOT / "book/parity.png").read_bytes() == stored

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 def main(target=ROOT):
     offline = vendor()
-    command = [sys.executable, "-m", "jupyter_book", "build", str(ROOT)]
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(ROOT)]
     command += ["--path-output", str(target), "-W", "--keep-going", "--all", "--quiet"]
     environment = {**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

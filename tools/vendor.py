@@ -77,8 +77,9 @@ def _lay_out(mathjax, requirejs, manager, draft):
     widgets = _folder(draft / "widgets")
     shutil.copy(requirejs / "require.js", widgets)
     shutil.copy(manager / "dist/embed-amd.js", widgets)
-    for font in manager.glob("dist/*.woff*"):
-        shutil.copy(font, widgets)
+    fonts = _folder(widgets / "@jupyter-widgets/html-manager/dist")  # where it looks
+    for font in manager.glob("dist/*.woff2"):
+        shutil.copy(font, fonts)
     front_end = Path(anywidget.__file__).parent / "nbextension/index.js"
     shutil.copy(front_end, widgets / "anywidget.js")
     (widgets / "widgets-offline.js").write_text(BASE_URL)

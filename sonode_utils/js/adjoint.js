@@ -13,15 +13,15 @@ function render({ model, el }) {
     return [low - room, high + room];
   };
   const curves = [
-    { title: "the state", xlabel: "time t", y: span(rows.x, goals), parts: { x: ["#7a7f87", ""] } },
-    { title: "the adjoint", xlabel: "time t", y: span(rows.r, rows.dr), parts: { r: ["#0072B2", ""], dr: ["#E69F00", "6 3"] } },
-    { title: "the gradient so far", xlabel: "time t", y: span(rows.mu, rows.k), parts: { mu: ["#009E73", ""], k: ["#CC79A7", "6 3"] } },
+    { title: "the state", y: span(rows.x, goals), parts: { x: ["#7a7f87", ""] } },
+    { title: "the adjoint", y: span(rows.r, rows.dr), parts: { r: ["#0072B2", ""], dr: ["#E69F00", "6 3"] } },
+    { title: "the gradient so far", y: span(rows.mu, rows.k), parts: { mu: ["#009E73", ""], k: ["#CC79A7", "6 3"] } },
   ];
   const names = { x: "x", r: "r", dr: "r′", mu: "dL/dμ", k: "dL/dk" };
   const svg = picture(box, 760, 300);
   const time = [rows.t[last], rows.t[0]];
-  const panels = curves.map(({ title, xlabel, y, parts }, i) => {
-    const panel = axes(svg, { left: 40 + i * 250, top: 30, width: 205, height: 190, x: time, y, title, xlabel });
+  const panels = curves.map(({ title, y, parts }, i) => {
+    const panel = axes(svg, { left: 40 + i * 250, top: 30, width: 205, height: 190, x: time, y, title, xlabel: "time t" });
     let at = panel.X(time[0]);
     for (const [key, [colour, dash]] of Object.entries(parts)) {
       const style = { stroke: colour, "stroke-width": 3, "stroke-dasharray": dash };
@@ -29,15 +29,15 @@ function render({ model, el }) {
       node("text", { x: at + 30, y: 280, text: names[key] }, panel.group);
       at += 90;
     }
-    return { panel, parts };
+    return { panel, parts, y };
   });
 
   function draw(step) {
     const now = rows.t[step];
-    for (const { panel, parts } of panels) {
+    for (const { panel, parts, y } of panels) {
       panel.clear();
       for (const look of looks) {
-        panel.line(panelEdges(panel, look), { "stroke-width": 1, "stroke-dasharray": "1 4" });
+        panel.line([[look, y[0]], [look, y[1]]], { "stroke-width": 1, "stroke-dasharray": "1 4" });
       }
       for (const [key, [colour, dash]] of Object.entries(parts)) {
         const points = rows.t.map((t, n) => [t, rows[key][n]]);
@@ -55,17 +55,12 @@ function render({ model, el }) {
     note.textContent = describe(step, now);
   }
 
-  function panelEdges(panel, look) {
-    const { y } = curves[panels.findIndex((p) => p.panel === panel)];
-    return [[look, y[0]], [look, y[1]]];
-  }
-
   function describe(step, now) {
     const seen = looks.findIndex((look) => Math.abs(look - now) < 1e-9);
     const fresh = seen >= 0 && (step === 0 || rows.t[step - 1] === now);
     const jump = fresh ? ` An observation: r jumps by L_v = ${jumps[seen][1].toFixed(2)}, and r′ follows.` : "";
     const done = step === last ? ` Arrived: backpropagation gives ${end.mu.toFixed(3)} and ${end.k.toFixed(3)}.` : "";
-    const value = (key) => `${names[key]} = ${rows[key][step].toFixed(key.length > 2 || key === "k" || key === "mu" ? 3 : 2)}`;
+    const value = (key) => `${names[key]} = ${rows[key][step].toFixed(key in end ? 3 : 2)}`;
     return ["r", "dr", "mu", "k"].map(value).join(", ") + "." + jump + done;
   }
 

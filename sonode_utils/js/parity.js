@@ -24,16 +24,16 @@ function render({ model, el }) {
     drawing.replaceChildren();
     const svg = picture(drawing, 760, 290);
     const line = D === 1;
-    panels = Object.entries(flows[D]).map(([name, weights], i) => {
+    panels = ["NODE", "ANODE", "SONODE"].map((name, i) => {
       const panel = axes(svg, {
         left: 50 + i * 245, top: 30, width: 200, height: 200,
-        x: line ? [0, 1] : [-1.5, 1.5], y: [-1.5, 1.5], title: name,
+        x: line ? [-0.08, 1.08] : [-1.5, 1.5], y: [-1.5, 1.5], title: name,
         xlabel: line ? "time t" : "first coordinate",
         ylabel: i ? "" : line ? "x" : "second coordinate",
       });
       const mark = node("circle", { r: 8, fill: COLOURS[name], stroke: "currentColor" }, panel.group);
       handle(panel, mark, `start of ${name}, arrow keys move it`, place, (dx, dy) => place(line ? 0 : x[0] + dx, (line ? x[0] : x[1]) + (line ? dy + dx : dy)));
-      return { name, panel, mark, solve: solver(name, weights) };
+      return { name, panel, mark, solve: solver(name, flows[D][name]) };
     });
     draw();
   }

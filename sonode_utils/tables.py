@@ -1,0 +1,55 @@
+"""Verdicts as HTML tables, in the notebooks and on the scorecard alike."""
+
+from html import escape
+
+
+def verdict_html(verdict):
+    kind = verdict.replace(" ", "-")
+    return f'<span class="verdict verdict-{kind}">{verdict}</span>'
+
+
+def plain_table_html(head, rows):
+    """A table of text; head: (column,), rows: of the same length."""
+    return _table(head, [[escape(str(cell)) for cell in row] for row in rows])
+
+
+def table_html(rows, link=""):
+    """Claims with their verdicts and numbers; verdicts link to `link` + anchor if given.
+
+    rows: catalogue entry and record of each claim in one dict.
+    """
+    head = ("claim", "paper", "verdict", "what we found")
+    return _table(head, [_claim(row, link) for row in rows])
+
+
+def _table(head, rows):
+    cells = "".join(f"<th>{name}</th>" for name in head)
+    body = "".join("<tr>" + "".join(f"<td>{c}</td>" for c in row) + "</tr>" for row in rows)
+    return (
+        f'<table class="table claims"><thead><tr>{cells}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def _claim(row, link):
+    statement = f"<b>{row['id']}</b> {escape(row['statement'])}"
+    verdict = verdict_html(row["verdict"])
+    if link and row.get("anchor"):
+        verdict = f'<a href="{link}{row["anchor"]}">{verdict}</a>'
+    if row.get("fragile"):
+        verdict += "<br><small>fragile: turns with fresh seeds</small>"
+    rule = f"<br><small>{escape(row['rule'])}</small>"
+    return statement + rule, escape(row["where"]), verdict, _found(row)
+
+
+def _found(row):
+    """What we found, then how it was counted: parts, seeds, divergences, solver check."""
+    if "parts" not in row:
+        return ""
+    counted = [f"{row['parts']} parts"] if not row["parts"].endswith(" of 1") else []
+    counted += [f"{row['seeds']} seeds", f"{row['diverged']} diverged"]
+    counted += [f"{row['rejected']} rejected"] if row["rejected"] else []
+    if row["solver_check"] is not None:
+        artefact = "; over 1 %, so quoted at 1e-8" if row["solver_artefact"] else ""
+        counted.append(f"solver check {row['solver_check']:.1e}{artefact}")
+    return f"{escape(row['ours'])}<br><small>{', '.join(counted)}</small>"
