@@ -79,6 +79,28 @@ def compare(task, x0, times, target, rounds=5, iterations=20):
     )
 
 
+def noise_experiment(levels=8, seeds=20, iterations=500):
+    """SONODE's half of chapter 7's noise experiment, all levels and seeds.
+
+    Extrapolated on both sides from the first iterations, the reference's from one member
+    at every other level: the whole of its loop would take an hour.
+    """
+    members, times = levels * seeds, torch.linspace(0, 10, 50)
+    sigmas = [j / 10 for j in range(levels) for _ in range(seeds)]
+    x0, target = torch.zeros(members, 1, 1), systems.noisy_sine(sigmas, range(members), times)
+    picked = range(0, members, 2 * seeds)
+    torch.manual_seed(0)
+    alone = [reference(x0[k : k + 1], times, target[:, k : k + 1]) for k in picked]
+    theirs = median(milliseconds(*run, iterations=20) for run in alone) * members
+    ours = median(milliseconds(*ensemble(x0, times, target), iterations=20) for _ in picked)
+    minutes = [cost * iterations / 60_000 for cost in (theirs, ours)]
+    print(
+        f"noise experiment, {members} SONODEs x {iterations} iterations, extrapolated from "
+        f"{len(alone)} reference runs of 20: reference {minutes[0]:.0f} minutes, ours "
+        f"{minutes[1]:.1f}; {theirs / ours:.0f}x"
+    )
+
+
 def main():
     print(__doc__)
     ends = torch.tensor([0.0, 1.0])
@@ -90,6 +112,7 @@ def main():
         x0 = torch.zeros(members, 1, 1)
         target = torch.sin(times).view(-1, 1, 1, 1).expand(-1, members, 1, 1)
         compare(f"50-point trajectory, {members} members", x0, times, target)
+    noise_experiment()
 
 
 if __name__ == "__main__":
