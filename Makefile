@@ -15,14 +15,14 @@ help:  ## this list
 book: .venv/installed  ## build _build/html from the stored outputs (first time minutes, then seconds)
 	@$(BIN)/python tools/build_book.py
 
-test: .venv/installed lint  ## everything that must hold, every notebook re-executed (about 15 minutes)
+test: .venv/installed lint  ## everything that must hold, every notebook re-executed (about 20 minutes)
 	SONODE_RESULTS_DIR=$(CURDIR)/_build/test-results $(BIN)/python -m pytest -n 2 --dist loadfile \
 		--nbval-lax --nbval-current-env notebooks tests
 
-check: .venv/installed lint  ## the quick half: lint, unit tests, notebooks on the fast profile (2 minutes)
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests
+check: .venv/installed lint  ## the quick half: lint, unit tests, notebooks on the fast profile (3 minutes)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
 
-reproduce: .venv/installed  ## re-execute notebooks in place (about 10 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20
+reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20
 	$(BIN)/python tools/execute.py $(if $(SEEDS),--seeds $(SEEDS)) $(NOTEBOOKS)
 	$(BIN)/python tools/update_readme.py
 	@$(MAKE) --no-print-directory book

@@ -95,9 +95,9 @@ def noise_experiment(levels=8, seeds=20, iterations=500):
     ours = median(milliseconds(*ensemble(x0, times, target), iterations=20) for _ in picked)
     minutes = [cost * iterations / 60_000 for cost in (theirs, ours)]
     print(
-        f"noise experiment, {members} SONODEs x {iterations} iterations, extrapolated from "
+        f"{members} SONODEs x {iterations} iterations, extrapolated from "
         f"{len(alone)} reference runs of 20: reference {minutes[0]:.0f} minutes, ours "
-        f"{minutes[1]:.1f}; {theirs / ours:.0f}x"
+        f"{minutes[1]:.1f}; noise experiment: {theirs / ours:.0f}x"
     )
 
 

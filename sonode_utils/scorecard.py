@@ -45,5 +45,6 @@ def readme_table(rows):
         if row["verdict"] != "not judged yet":
             statement = f"{row['id']}: {row['statement']}"
             verdict = f"**{row['verdict']}**" + (" (fragile)" if row["fragile"] else "")
+            verdict += f", {row['parts']}" if row["verdict"] == "partly" else ""
             lines.append(f"| {statement} | {row['where']} | {verdict} |")
     return "\n".join(lines)

@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 import update_readme  # noqa: E402
 
+pytestmark = pytest.mark.xdist_group("book")  # one worker builds it, once
+
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
