@@ -32,31 +32,26 @@ def test_it_runs_on_the_fast_profile_and_judges_its_claims(path, tmp_path, monke
 
 
 @each_notebook
-@pytest.mark.parametrize(
-    "wrong, words",
-    [
-        ({"seeds": 0}, "seeds accepts a whole number, 1 or more"),
-        ({"seeds": "ten"}, "seeds accepts a whole number"),
-        ({"sedes": 3}, "unknown parameter sedes: did you mean seeds"),
-    ],
-    ids=["zero seeds", "ten in words", "misspelt"],
-)
-def test_a_wrong_parameter_stops_it_in_the_first_cells(path, wrong, words, tmp_path):
-    with pytest.raises(PapermillExecutionError, match=words) as stopped:
-        run(path, tmp_path, **wrong)
+def test_a_wrong_parameter_stops_it_in_the_first_cells(path, tmp_path):
+    with pytest.raises(
+        PapermillExecutionError, match="seeds accepts a whole number"
+    ) as stopped:
+        run(path, tmp_path, seeds=0)
     assert stopped.value.exec_count <= 4
 
 
 @pytest.mark.parametrize(
     "wrong, words",
     [
+        ({"seeds": "ten"}, "seeds accepts a whole number, 1 or more"),
+        ({"sedes": 3}, "unknown parameter sedes: did you mean seeds"),
         ({"iterations": -5}, "iterations accepts a whole number, 1 or more"),
         ({"closer_look": "RNN"}, "closer_look accepts one of 'NODE', 'ANODE', 'SONODE'"),
         ({"largest_dimension": 11}, "largest_dimension accepts .* 10 at most"),
     ],
-    ids=["negative iterations", "unknown model", "too large"],
+    ids=["ten in words", "misspelt", "negative", "unknown model", "too large"],
 )
-def test_parity_names_its_own_wrong_parameters(wrong, words, tmp_path):
+def test_every_kind_of_wrong_parameter_is_named(wrong, words, tmp_path):
     (path,) = (p for p in NOTEBOOKS if p.stem == "02_parity")
     with pytest.raises(PapermillExecutionError, match=words):
         run(path, tmp_path, **wrong)
