@@ -43,11 +43,24 @@ def integrate(
         z = dopri5(guard, z0, times, rtol, atol, max_steps)
     else:
         options = {"norm": guard.norm, **options}
-        z = odeint(guard, z0, times, rtol=rtol, atol=atol, method=method, options=options)
+        z = _library(guard, z0, times, rtol=rtol, atol=atol, method=method, options=options)
     failed = ~z.isfinite().all(-1).all(-1).all(0) | guard.failed
     if failed.any():
         z = torch.where(failed[:, None, None], torch.nan, z)
     return Solution(z, guard.nfe, failed)
+
+
+def _library(guard, z0, times, **solver):
+    """torchdiffeq's own solve, begun again without the member that broke it off."""
+    while True:
+        try:
+            begin = torch.where(guard.failed[:, None, None], 0, z0)
+            return odeint(guard, begin, times, **solver)
+        except AssertionError:  # a step size that underflows, or a state that is not finite
+            worst = guard.alive & (guard.errors == guard.errors.max())
+            if guard.errors.max() <= 1 or not worst.any():
+                raise
+            guard.drop(worst)
 
 
 def _check(z0, times):
@@ -87,6 +100,7 @@ class Guard:
         self.failed = torch.zeros(members, dtype=torch.bool)
         width = torch.full((members,), z0.shape[-1]) if features is None else features
         self.size = (z0.shape[1] * width).to(z0.dtype)
+        self.errors = self.size * 0  # of the last step tried
 
     def __call__(self, t, z, perturb=None):
         self.nfe += 1
@@ -101,7 +115,9 @@ class Guard:
         return torch.where(self.alive, ratio, 0).nan_to_num(torch.inf, torch.inf)
 
     def norm(self, z):
-        return self.per_member(z).max()
+        errors = self.per_member(z)
+        self.errors = errors.detach()
+        return errors.max()
 
     def drop(self, members):
         """Take members out (never in place: the graph remembers the old masks)."""

@@ -105,7 +105,7 @@ def blow_up(t, z):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"method": "rk4", "step_size": 0.1}, {"max_steps": 30}]
+    "options", [{}, {"method": "rk4", "step_size": 0.1}, {"max_steps": 30}, {"method": "bosh3"}]
 )
 def test_a_member_that_blows_up_is_reported_and_the_others_finish(options):
     z0 = torch.tensor([0.0, 1.0, -1.0], dtype=torch.float64).view(3, 1, 1)
