@@ -7,13 +7,21 @@ SEEDS ?=
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book test check reproduce bench clean lint
+.PHONY: help book pdf stills test check reproduce bench clean lint
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
 
 book: .venv/installed  ## build _build/html from the stored outputs (first time minutes, then seconds)
 	@$(BIN)/python tools/build_book.py
+
+pdf: .venv/installed  ## print the whole book to _build/book.pdf through Chromium (a minute)
+	@$(BIN)/python tools/pdf.py
+
+stills: book  ## after a change of an interactive figure: its code and its picture in the stored pages
+	$(BIN)/python tools/refresh_figures.py
+	@$(BIN)/python tools/build_book.py
+	$(BIN)/python tools/stills.py
 
 test: .venv/installed lint  ## everything that must hold, every notebook re-executed (about 20 minutes)
 	SONODE_RESULTS_DIR=$(CURDIR)/_build/test-results $(BIN)/python -m pytest -n 2 --dist loadfile \

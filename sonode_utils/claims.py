@@ -116,11 +116,15 @@ class Report:
             data,
         )
         self.started = time.perf_counter()
-        self.claims, self.values = {}, {}
+        self.claims, self.values, self.play = {}, {}, {}
 
     def record(self, name, values):
         """Keep the values behind a verdict, one for each seed (or a table of them)."""
         self.values[name] = _rounded(np.asarray(values, float))
+
+    def keep(self, name, data):
+        """Keep trained networks for the playground: saved as play/<name>.json."""
+        self.play[name] = data
 
     def judge(
         self, id, parts, *, ours, paper=None, solver_check=None, diverged=0, rejected=0,
@@ -178,11 +182,14 @@ class Report:
         if folder.resolve() == RESULTS.resolve() and self.profile != "paper":
             return print(f"not saved: {self.profile} settings (give results_dir to keep them)")
         write_json(folder / f"{self.notebook}.json", self.as_dict())
+        for name, data in self.play.items():
+            write_json(folder / "play" / f"{name}.json", data, indent=None)
 
     def as_dict(self):
         return {
             "notebook": self.notebook, "profile": self.profile, "data": self.data,
             "seeds": self.seeds, "seconds": round(time.perf_counter() - self.started),
+            "cpu_seconds": round(time.process_time()),
             "date": time.strftime("%Y-%m-%d"),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "versions": {"python": platform.python_version()}
@@ -191,11 +198,11 @@ class Report:
         }  # fmt: skip
 
 
-def write_json(path, content):
+def write_json(path, content, indent=1):
     """Write whole or not at all: a killed run leaves the old file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", "utf8")
+    draft.write_text(json.dumps(content, indent=indent, allow_nan=False) + "\n", "utf8")
     os.replace(draft, path)
 
 

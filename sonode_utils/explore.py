@@ -30,10 +30,15 @@ class Figure(anywidget.AnyWidget):
         return (data, *rest) if rest else data
 
 
+def sources(name):
+    """The code and the style of a figure, as a widget (and a stored notebook) holds them."""
+    code = "\n".join((JS / f).read_text("utf8") for f in ("common.js", f"{name}.js"))
+    return {"_esm": code, "_css": (JS / "common.css").read_text("utf8")}
+
+
 @cache
 def _figure_class(name):
-    source = "\n".join((JS / f).read_text("utf8") for f in ("common.js", f"{name}.js"))
-    return type(name, (Figure,), {"_esm": source, "_css": (JS / "common.css").read_text()})
+    return type(name, (Figure,), sources(name))
 
 
 def figure(name, data, description):

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from sonode_utils.claims import CATALOGUE, RESULTS
-from sonode_utils.tables import verdict_html
+from sonode_utils.tables import plain_table_html, verdict_html
 
 
 def load_results(folder=RESULTS):
@@ -36,6 +36,47 @@ def counts(rows):
 def counts_html(rows):
     chips = [f"{verdict_html(verdict)} {n}" for verdict, n in counts(rows)]
     return f"<p>{' &emsp; '.join(chips)}</p>"
+
+
+def filters_html(rows):
+    """The counts as switches: assets/scorecard.js shows only the rows of one verdict.
+
+    Without JavaScript they stay what they look like, the counts.
+    """
+    fragile = sum(bool(row.get("fragile")) for row in rows)
+    marks = [("all", "all claims", len(rows))]
+    marks += [(verdict, verdict_html(verdict), n) for verdict, n in counts(rows)]
+    marks += [("fragile", "fragile", fragile)]
+    switches = "".join(
+        f'<button type="button" class="filter" data-show="{key}" '
+        f'aria-pressed="{str(key == "all").lower()}">{label} {n}</button>'
+        for key, label, n in marks
+    )
+    return (
+        f'<div class="filters" role="group" aria-label="Show claims by verdict">{switches}'
+        f'</div><p class="shown" role="status"></p>'
+    )
+
+
+def cpu_seconds(record):
+    """What a run cost one core; the clock tells less where the machine was shared."""
+    return record.get("cpu_seconds", record["seconds"])
+
+
+def status_html(records):
+    """When each notebook last ran, for how long and with what, as a table."""
+    head = ("notebook", "CPU", "seeds", "data", "claims", "last run", "machine", "versions")
+    rows = [
+        (
+            record["notebook"], f"{cpu_seconds(record)} s", record["seeds"], record["data"],
+            " ".join(claim["id"] for claim in record["claims"]), record["date"],
+            record["machine"], ", ".join(f"{k} {v}" for k, v in record["versions"].items()),
+        )
+        for record in records
+    ]  # fmt: skip
+    total = sum(map(cpu_seconds, records))
+    sums = ("all", f"{total // 60} min {total % 60} s", "", "", "", "", "", "")
+    return plain_table_html(head, [*rows, sums])
 
 
 def readme_table(rows):

@@ -19,12 +19,21 @@ def table_html(rows, link=""):
     rows: catalogue entry and record of each claim in one dict.
     """
     head = ("claim", "paper", "verdict", "what we found")
-    return _table(head, [_claim(row, link) for row in rows])
+    return _table(head, [_claim(row, link) for row in rows], [_marks(row) for row in rows])
 
 
-def _table(head, rows):
-    cells = "".join(f"<th>{name}</th>" for name in head)
-    body = "".join("<tr>" + "".join(f"<td>{c}</td>" for c in row) + "</tr>" for row in rows)
+def _marks(row):
+    """What the filters of the scorecard look at."""
+    fragile = " data-fragile" if row.get("fragile") else ""
+    return f' id="claim-{row["id"]}" data-verdict="{row["verdict"]}"{fragile}'
+
+
+def _table(head, rows, marks=None):
+    cells = "".join(f'<th scope="col">{name}</th>' for name in head)
+    body = "".join(
+        f"<tr{mark}>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>"
+        for row, mark in zip(rows, marks or [""] * len(rows), strict=True)
+    )
     return (
         f'<table class="table claims"><thead><tr>{cells}</tr></thead>'
         f"<tbody>{body}</tbody></table>"
@@ -39,7 +48,8 @@ def _claim(row, link):
     if row.get("fragile"):
         verdict += "<br><small>fragile: turns with fresh seeds</small>"
     rule = f"<br><small>{escape(row['rule'])}</small>"
-    return statement + rule, escape(row["where"]), verdict, _found(row)
+    paper = f"<br><small>{escape(str(row['paper']))}</small>" if row.get("paper") else ""
+    return statement + rule, escape(row["where"]) + paper, verdict, _found(row)
 
 
 def _found(row):

@@ -1,29 +1,14 @@
 """The book builds with warnings as errors, and says what the records say."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from sonode_utils import scorecard
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 import update_readme  # noqa: E402
-
-pytestmark = pytest.mark.xdist_group("book")  # one worker builds it, once
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    """The whole book, built into a folder of its own."""
-    target = tmp_path_factory.mktemp("book")
-    command = [sys.executable, str(ROOT / "tools/build_book.py"), str(target)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return target / "_build/html"
 
 
 def test_the_book_builds_without_a_warning(pages):

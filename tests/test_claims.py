@@ -112,6 +112,13 @@ def test_only_the_papers_settings_may_write_to_the_book(profile, monkeypatch, tm
     assert (tmp_path / "test.json").exists()
 
 
+def test_networks_kept_for_the_playground_are_saved_with_the_record(tmp_path):
+    made = report()
+    made.keep("oscillators", {"NODE": [[0.5]]})
+    made.save(tmp_path)
+    assert json.loads((tmp_path / "play/oscillators.json").read_text()) == {"NODE": [[0.5]]}
+
+
 def test_a_claim_about_real_data_is_not_judged_on_a_stand_in():
     made = report(data="simulated")
     made.judge("B2", above(LOW, 0.5), ours="", needs_real_data=True)
@@ -134,7 +141,7 @@ def test_the_checked_cell_prints_ids_and_words_only(capsys):
 
 
 def test_the_catalogue_holds_every_claim():
-    wanted = re.findall(r"\w+", "P8 S2 F3 M3 I3 O2 N2 A3 B3 V3 T2 E1 D4 Q12")
+    wanted = re.findall(r"\w+", "P8 S2 F3 M3 I3 O2 N2 A3 B3 V3 T2 E1 D4 Q12 X2")
     ids = {f"{w[0]}{i}" for w in wanted for i in range(1, int(w[1:]) + 1)}
     assert set(claims.CATALOGUE) == ids
     fields = {"group", "where", "statement", "rule"}
@@ -147,8 +154,34 @@ def test_the_scorecard_shows_judged_and_unjudged_claims(tmp_path):
     assert rows["P1"]["verdict"] == "reproduced" and rows["P2"]["verdict"] == "not judged yet"
     assert dict(scorecard.counts(rows.values()))["reproduced"] == 1
     html = tables.table_html(rows.values(), link="../")
-    assert html.count("<tr>") == len(rows) + 1 and 'href="../test.html#verdict"' in html
+    assert html.count("<tr ") == len(rows) and 'href="../test.html#verdict"' in html
     assert "over 1 %, so quoted at 1e-8" in html
+
+
+def test_the_scorecard_has_a_switch_for_every_verdict_and_for_fragile_claims(tmp_path):
+    made = report()
+    made.judge("P2", below(LOW, 0.5), ours="", fragile=True, paper="none reaches it")
+    made.save(tmp_path)
+    rows = scorecard.scorecard(tmp_path)
+    switches = re.findall(r'data-show="([^"]+)".*?(\d+)</button>', scorecard.filters_html(rows))
+    unjudged = str(len(rows) - 2)
+    assert dict(switches) == {
+        "all": str(len(rows)), "not judged yet": unjudged, "reproduced": "1",
+        "contradicted": "1", "fragile": "1",
+    }  # fmt: skip
+    html = tables.table_html(rows)
+    assert 'id="claim-P2" data-verdict="contradicted" data-fragile' in html
+    assert "none reaches it" in html
+
+
+def test_the_status_page_lists_every_notebook_and_the_sum_of_their_times(tmp_path):
+    for name in ("one", "two"):
+        made = report()
+        made.notebook = name
+        record = {**made.as_dict(), "cpu_seconds": 40, "claims": []}
+        claims.write_json(tmp_path / f"{name}.json", record)
+    html = scorecard.status_html(scorecard.load_results(tmp_path))
+    assert "<td>one</td>" in html and "<td>two</td>" in html and "1 min 20 s" in html
 
 
 def test_the_scorecard_refuses_a_claim_judged_twice(tmp_path):

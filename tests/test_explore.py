@@ -4,14 +4,24 @@ import json
 import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 
 from sonode_utils import explore
 from sonode_utils.ensemble import EnsembleMLP, generators, pad_mask
 from sonode_utils.models import SONODE
+from sonode_utils.systems import oscillators
 
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+import refresh_figures  # noqa: E402
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 FIGURES = sorted(p.stem for p in explore.JS.glob("*.js") if p.stem != "common")
 
 
@@ -37,7 +47,36 @@ def test_weights_come_without_their_padding():
     assert len(first["w"]) == 1 and len(last["w"][0]) == len(last["b"]) == 1
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_stored_notebook_holds_the_current_code_of_its_figures(path):
+    """Fails when sonode_utils/js changes: make stills puts the new code into the pages."""
+    stored = list(refresh_figures.figures(nbformat.read(path, as_version=4)))
+    assert stored, "no interactive figure"
+    for name, state in stored:
+        assert {key: state[key] for key in ("_esm", "_css")} == explore.sources(name)
+
+
+def test_refreshing_changes_the_code_and_keeps_the_data(tmp_path):
+    notebook = nbformat.read(NOTEBOOKS[0], as_version=4)
+    ((_, state),) = refresh_figures.figures(notebook)
+    before, state["_esm"] = state["data"], "an older copy"
+    nbformat.write(notebook, tmp_path / "x.ipynb")
+    assert refresh_figures.refresh(tmp_path / "x.ipynb")
+    ((name, after),) = refresh_figures.figures(nbformat.read(tmp_path / "x.ipynb", 4))
+    assert after["data"] == before and after["_esm"] == explore.sources(name)["_esm"]
+    assert not refresh_figures.refresh(tmp_path / "x.ipynb")
+
+
+@needs_node
+def test_the_playground_draws_the_true_motion_of_the_oscillator():
+    source = (explore.JS / "playground.js").read_text().replace("export default", "")
+    script = source + "console.log(JSON.stringify(exact([1.5, -0.5], 7, 0.1, 1)))"
+    done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True)
+    truth = oscillators(torch.tensor([1.5, -0.5]), torch.tensor([0.0, 7.0]), 0.1, 1.0)[-1]
+    assert torch.allclose(torch.tensor(json.loads(done.stdout)), truth, atol=1e-6)
+
+
+@needs_node
 def test_the_page_integrates_the_network_as_torch_does():
     rng = generators([7])
     model = SONODE(EnsembleMLP(4, 2, rng), EnsembleMLP(2, 2, rng, activation="tanh"))

@@ -21,7 +21,7 @@ function frame(el, model) {
 }
 
 function picture(box, width, height) {
-  return node("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }, box);
+  return node("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "drawing" }, box);
 }
 
 // Axes in a rectangle of the picture: data to pixels by X and Y, curves by line().

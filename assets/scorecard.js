@@ -1,0 +1,21 @@
+// The switches above the scorecard: show the claims of one verdict, and say how many.
+addEventListener("DOMContentLoaded", () => {
+  const switches = [...document.querySelectorAll("button.filter")];
+  const rows = [...document.querySelectorAll("table.claims tr[data-verdict]")];
+  if (!switches.length) return;
+
+  function show(wanted) {
+    const fits = (row) => wanted === "all" || row.dataset.verdict === wanted
+      || (wanted === "fragile" && "fragile" in row.dataset);
+    for (const row of rows) row.hidden = !fits(row);
+    for (const section of document.querySelectorAll("section.claims"))
+      section.hidden = !section.querySelector("tr[data-verdict]:not([hidden])");
+    for (const button of switches)
+      button.setAttribute("aria-pressed", String(button.dataset.show === wanted));
+    const shown = rows.filter((row) => !row.hidden).length;
+    document.querySelector(".shown").textContent =
+      wanted === "all" ? "" : `${shown} of ${rows.length} claims shown`;
+  }
+
+  for (const button of switches) button.addEventListener("click", () => show(button.dataset.show));
+});
