@@ -95,10 +95,10 @@ class Guard:
 
     def __init__(self, field, z0, alive, features):
         self.field, self.nfe = field, 0
-        members = z0.shape[0]
-        self.alive = torch.ones(members, dtype=torch.bool) if alive is None else alive.clone()
-        self.failed = torch.zeros(members, dtype=torch.bool)
-        width = torch.full((members,), z0.shape[-1]) if features is None else features
+        everyone = torch.ones(z0.shape[0], dtype=torch.bool, device=z0.device)
+        self.alive = everyone if alive is None else alive.to(z0.device, copy=True)
+        self.failed = torch.zeros_like(everyone)
+        width = z0.shape[-1] * everyone if features is None else features.to(z0.device)
         self.size = (z0.shape[1] * width).to(z0.dtype)
         self.errors = self.size * 0  # of the last step tried
 
