@@ -99,3 +99,19 @@ def noisy_sine(sigmas, seeds, times):
     noise = torch.stack([torch.randn(len(times), generator=s) for s in streams], 1)
     x = torch.sin(times)[:, None] + torch.as_tensor(sigmas) * noise
     return x[..., None, None]
+
+
+PLANAR_START = (1.0, -5.0, 2.9, 3.9)  # x, y and their velocities at t = 0 (Eq. 13)
+
+
+def planar(z0, times):
+    """The two-dimensional system of Eq. 13 in closed form, from any start.
+
+    Two damped oscillators that do not know of each other: x has omega 1 and gamma 0.1,
+    y has omega 1.2 and gamma 0.3. From PLANAR_START they draw the paper's curve.
+    z0: (..., 4), x, y and their velocities -> (time, ..., 4)
+    """
+    starts = z0.reshape(1, -1, 4)
+    x, vx = oscillators(starts[..., [0, 2]], times, gamma=0.1, omega=1.0).unbind(-1)
+    y, vy = oscillators(starts[..., [1, 3]], times, gamma=0.3, omega=1.2).unbind(-1)
+    return torch.stack([x, y, vx, vy], -1).reshape(len(times), *z0.shape)
