@@ -35,8 +35,9 @@ reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes),
 	$(BIN)/python tools/update_readme.py
 	@$(MAKE) --no-print-directory book
 
-bench: .venv/installed  ## our training against the reference-style loop, as ratios (3 minutes)
+bench: .venv/installed  ## our training against the reference-style loop, as ratios (5 minutes)
 	$(BIN)/python benchmarks/ensemble.py
+	$(BIN)/python benchmarks/parallel.py
 
 lint: .venv/installed  ## format and style, notebooks too (seconds)
 	$(BIN)/ruff check .

@@ -1,0 +1,96 @@
+"""Training on 1000 samples of a measured signal against the reference-style loop.
+
+The reference loop trains one model at a time the way the authors' code does: torch's own
+layers, the input interpolated at every evaluation, torchdiffeq's dopri5 at 1e-3, plain
+backpropagation through it, Adam. Ours solves all samples and all members at once
+(sonode_utils/parallel.py). Both start from the same stable draws, are warmed up, and take
+turns; the figure is the median over rounds of milliseconds a member an iteration.
+"""
+
+from statistics import median
+
+import torch
+from ensemble import milliseconds
+from torch import nn
+from torchdiffeq import odeint
+
+from sonode_utils import datasets
+from sonode_utils.parallel import stages
+from sonode_utils.sampled import CUBE, Forced, stable_start
+
+SAMPLES, ROUNDS = 1000, 5
+
+
+def signals():
+    """Silverbox as chapter 8 has it: input and output, (1000,) each, single precision."""
+    record = datasets.silverbox()
+    u, x = (torch.tensor(s[:SAMPLES]) for s in (record.u, record.y))
+    return [(100 * (s - s.mean())).float() for s in (u, x)], record.data
+
+
+class ReferenceSONODE(nn.Module):
+    """One second order model with a cubic term, as one would write it for one model."""
+
+    def __init__(self, u, ensemble, member):
+        super().__init__()
+        self.u, self.f, self.g = u, nn.Linear(4, 1), nn.Linear(1, 1)
+        with torch.no_grad():  # the ensemble's member: features x, v, x^3, u
+            self.f.weight.copy_(ensemble.weight[member])
+            self.f.bias.copy_(ensemble.bias[member])
+            self.g.weight.copy_(ensemble.start[member, :, :1])
+            self.g.bias.copy_(ensemble.start[member, :, 1])
+
+    def field(self, t, z):
+        n = min(max(int(t), 0), len(self.u) - 2)
+        u = self.u[n] + (t - n) * (self.u[n + 1] - self.u[n])
+        x, v = z
+        return torch.cat([v[None], self.f(torch.stack([x, v, CUBE * x**3, u]))])
+
+    def forward(self, x0, times):
+        z0 = torch.cat([x0, self.g(x0)])
+        return odeint(self.field, z0, times, method="dopri5", rtol=1e-3, atol=1e-3)[:, 0]
+
+
+def reference(u, x, ensemble, member):
+    model, times = ReferenceSONODE(u, ensemble, member), torch.arange(float(len(x)))
+    return model, lambda: (model(x[:1], times) - x).square().mean()
+
+
+def parallel(x, ensemble, stage):
+    last = None
+
+    def loss():
+        nonlocal last
+        done = ensemble(x[0], stage, last)
+        last = done.z.detach()
+        return (done.z[0] - x[:, None]).square().mean(0).sum()
+
+    return ensemble, loss
+
+
+def compare(members, u, x, data):
+    stage = stages(u[None])
+    ensemble = Forced("SONODE", range(members), cubic=True)
+    stable_start(ensemble, x[0], stage)
+    alone = [reference(u, x, ensemble, k) for k in range(ROUNDS)]
+    together = parallel(x, ensemble, stage)
+    milliseconds(*alone[0], iterations=1)
+    milliseconds(*together, iterations=10)
+    pairs = [[milliseconds(*one, 1), milliseconds(*together, 10)] for one in alone]
+    theirs, ours = median(a for a, _ in pairs), median(b for _, b in pairs) / members
+    print(
+        f"{members} members, {data} data: reference {theirs:.0f} ms, ours {ours:.2f} ms a "
+        f"member an iteration; Silverbox, {SAMPLES} samples, {members} members: "
+        f"{theirs / ours:.0f}x"
+    )
+
+
+def main():
+    print(__doc__)
+    (u, x), data = signals()
+    for members in (20, 100):
+        compare(members, u, x, data)
+
+
+if __name__ == "__main__":
+    main()

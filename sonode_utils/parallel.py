@@ -1,0 +1,250 @@
+"""Solving an ODE with a sampled input over all samples at once.
+
+A Runge-Kutta step takes the state at one sample to the next, z[n+1] = F(z[n], u[n]). Stepping
+through N samples means N small operations that wait for each other. Here all N are unknowns
+of one system of equations, z[n+1] - F(z[n], u[n]) = 0, solved by Newton's method: with the
+Jacobians A[n] = dF/dz at the last guess, the next guess obeys
+
+    z[n+1] = A[n] z[n] + b[n],    b[n] = F(z[n], u[n]) - A[n] z[n] at the last guess,
+
+a *linear* recurrence. Two steps of it make one step of the same kind,
+
+    z[n+2] = (A[n+1] A[n]) z[n] + (A[n+1] b[n] + b[n+1]),
+
+so pairs are merged, and pairs of pairs: an associative scan, log2(N) long operations in
+place of N short ones. Convergence is quadratic, a linear field is solved by one step, and in
+training the last iteration's solution is a good guess. The gradient is exact for the
+discrete problem: the adjoint of a linear recurrence is the same recurrence run backwards
+with A transposed.
+
+How to use it:
+
+    u = stages(signal, substeps=2)       # signal: (channel, sample), values of the input
+    z = solve(field, z0, u).z            # (feature, member) -> (feature, sample, member)
+    z = solve(field, z0, u, guess=z).z   # next iteration: start from the last solution
+
+`field(z, u)` gives dz/dt and knows nothing of time or of neighbours: it is called once a
+Runge-Kutta stage for all samples together, with z: (feature, time, member) and u: (channel,
+time, member or 1), and must treat every (time, member) on its own. It may be any code that
+autograd understands: rows times weights, cubes, or a network (`by_member`). Time is counted
+in samples unless `dt` says otherwise. Features come first, members last: every operation
+is then a long contiguous one.
+
+A member that Newton does not solve within `most` steps is stepped through sample by sample,
+which is slow and always works (`stepped`). If its solution is not finite it has blown up: it
+comes back as NaN (`failed`), and the others never notice. `fallback="raise"` raises instead
+and names the members and how far off they are; `fallback="drop"` calls them failed at once.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+
+class NotConverged(RuntimeError):
+    """Newton's method did not solve some members; the text names them."""
+
+
+class Solution(NamedTuple):
+    """z: (feature, sample, member), NaN where `failed`; newton: steps it took; nfe:
+    evaluations of the field, for all samples each; stepped, failed: (member,)."""
+
+    z: torch.Tensor
+    newton: int
+    nfe: int
+    stepped: torch.Tensor
+    failed: torch.Tensor
+
+
+def stages(u, substeps=2, slope=False):
+    """A sampled input at the times a Runge-Kutta step looks at, linear between samples.
+
+    u: (channel, sample) or (channel, sample, member); slope: append du/dt (for dt = 1) as
+    further channels -> (2 substeps + 1, channel, sample - 1, member or 1), of which
+    entry j is the time j / (2 substeps) into each interval.
+    """
+    u = u if u.dim() == 3 else u[..., None]
+    share = torch.linspace(0, 1, 2 * substeps + 1, dtype=u.dtype)[:, None, None, None]
+    inside = u[:, :-1] + share * u.diff(dim=1)
+    if not slope:
+        return inside
+    return torch.cat([inside, u.diff(dim=1).expand(len(share), -1, -1, -1)], 1)
+
+
+def subgrid(u, substeps=2):
+    """The same from an input known at all those times, however it was interpolated.
+
+    u: (channel, 2 substeps (samples - 1) + 1[, member]) -> as `stages`.
+    """
+    u = u if u.dim() == 3 else u[..., None]
+    if (u.shape[1] - 1) % (2 * substeps):
+        raise ValueError(f"{u.shape[1]} times are not {2 * substeps} a sample and one more")
+    return u.unfold(1, 2 * substeps + 1, 2 * substeps).permute(3, 0, 1, 2).contiguous()
+
+
+def _finite(z):
+    return z.detach().isfinite().all(0).all(0)  # (member,)
+
+
+def by_member(f):
+    """A field from networks f: (member, batch, d + channels) -> (member, batch, d)."""
+
+    def field(z, u):
+        inputs = torch.cat([z, u.expand(-1, -1, z.shape[-1])])
+        return f(inputs.permute(2, 1, 0)).permute(2, 1, 0)
+
+    return field
+
+
+def solve(field, z0, u, *, dt=1.0, guess=None, alive=None, tol=None, most=20, fallback="step"):
+    """Solve z' = field(z, u) from z0 at every sample, as the text above explains.
+
+    z0: (feature, member); u: from `stages` or `subgrid`; guess: (feature, sample, member);
+    alive: (member,), False = not solved, held at z0; tol: the size of the last Newton step,
+    relative to the member's largest state (1e-4, or 1e-9 in double precision; that step
+    still counts, so the error left is about its square).
+    """
+    if fallback not in ("step", "raise", "drop"):
+        raise ValueError(f"fallback accepts 'step', 'raise' or 'drop', not {fallback!r}")
+    tol = tol or (1e-9 if z0.dtype == torch.float64 else 1e-4)
+    alive = torch.ones(z0.shape[1], dtype=torch.bool) if alive is None else alive
+    begin = z0.detach()[:, None].expand(-1, u.shape[2] + 1, -1)
+    z = begin if guess is None else _usable(guess.detach(), begin, alive)
+    for count in range(1, most + 1):
+        new, size = _newton(field, z0, z, u, dt, alive)
+        unsolved = alive & ~(size <= tol)
+        if count == most or not (unsolved & size.isfinite()).any():
+            break
+        z = new.detach()
+    failed = torch.zeros_like(unsolved)
+    if unsolved.any():
+        if fallback == "raise":
+            named = [f"{k} ({size[k]:.1e})" for k in unsolved.nonzero()[:, 0].tolist()]
+            text = f"Newton's last step, number {count}, is above {tol:g} of the state"
+            raise NotConverged(f"{text} in member {', '.join(named)}")
+        if fallback == "step":
+            z = _step_through(field, begin, z, u, dt, unsolved)
+        failed = unsolved if fallback == "drop" else unsolved & ~_finite(z)
+        z = torch.where(failed, begin, z)
+        new = _newton(field, z0, z, u, dt, alive & ~failed)[0]
+        failed = failed | unsolved & ~_finite(new)
+        new = torch.where(failed, torch.nan, new)
+    return Solution(new, count, 2 * (len(u) - 1) * count, unsolved, failed)
+
+
+def step(field, z, u, dt=1.0):
+    """One sample ahead by Runge-Kutta 4, in (len(u) - 1) / 2 substeps.
+
+    z: (feature, time, member) -> the same
+    """
+    h = dt / ((len(u) - 1) // 2)
+    for s in range(0, len(u) - 1, 2):
+        k1 = field(z, u[s])
+        k2 = field(torch.add(z, k1, alpha=h / 2), u[s + 1])
+        k3 = field(torch.add(z, k2, alpha=h / 2), u[s + 1])
+        k4 = field(torch.add(z, k3, alpha=h), u[s + 2])
+        z = torch.add(z, torch.add(k1 + k4, k2 + k3, alpha=2), alpha=h / 6)
+    return z
+
+
+def _newton(field, z0, z, u, dt, alive):
+    """One Newton step from the guess z, and each member's relative change: (member,)."""
+    F, A = linearise(field, z[:, :-1], u, dt)
+    if not alive.all():
+        F, A = torch.where(alive, F, z0[:, None]), torch.where(alive, A, 0)
+    new = Recurrence.apply(A, F, z[:, :-1], z0)
+    with torch.no_grad():
+        change, largest = (v.abs().amax(0).amax(0) for v in (new - z, new))
+        return new, change / largest.clamp_min(torch.finfo(z.dtype).tiny)
+
+
+def linearise(field, z, u, dt):
+    """F(z) (with its graph) and the Jacobian dF/dz at each sample, a reverse pass a row."""
+    record = torch.is_grad_enabled()
+    with torch.enable_grad():
+        z = z.detach().requires_grad_()
+        F = step(field, z, u, dt)
+        rows = torch.eye(len(z), dtype=z.dtype)[:, :, None, None].expand(-1, *F.shape)
+        A = [torch.autograd.grad(F, z, row, retain_graph=True)[0] for row in rows]
+    return F if record else F.detach(), torch.stack(A)
+
+
+class Recurrence(torch.autograd.Function):
+    """z[n+1] = F[n] + A[n] (z[n] - guess[n]) from z0, with gradients for F and z0 alone.
+
+    A: (feature, feature, n, member); F, guess: (feature, n, member) -> (feature, n + 1, member)
+    """
+
+    @staticmethod
+    def forward(ctx, A, F, guess, z0):
+        ctx.save_for_backward(A)
+        shift = guess.clone()  # b = F - A guess, and the first step starts from z0
+        shift[:, 0] -= z0
+        z = scan(A, _plus(F, A, shift, -1))
+        return torch.cat([z0[:, None], z], 1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        """r[n] = grad[n] + A[n]^T r[n+1], from the last sample to the first."""
+        (A,) = ctx.saved_tensors
+        back = torch.cat([torch.zeros_like(A[:, :, :1]), A.transpose(0, 1).flip(2)], 2)
+        r = scan(back, grad.flip(1)).flip(1)
+        return None, r[:, 1:], None, r[:, 0]
+
+
+def scan(A, b):
+    """z[n] = A[n] z[n-1] + b[n] for all n, with z[-1] = 0, in log2(n) merges of pairs.
+
+    A: (feature, feature, n, member), b: (feature, n, member) -> z as b
+    """
+    return _scan(torch.cat([A, b[:, None]], 1))
+
+
+def _scan(steps):
+    """The same for steps [A | b]: (feature, feature + 1, n, member)."""
+    n = steps.shape[2]
+    if n == 1:
+        return steps[:, -1]
+    first, second = steps[:, :, ::2], steps[:, :, 1::2]
+    z = torch.empty_like(steps[:, -1])
+    z[:, 1::2] = z1 = _scan(_merge(first[:, :, : n // 2], second))
+    z[:, 0] = first[:, -1, 0]
+    if n > 2:
+        z[:, 2::2] = _plus(first[:, -1, 1:], first[:, :, 1:], z1[:, : (n - 1) // 2])
+    return z
+
+
+def _merge(first, second):
+    """One step [A1 A0 | A1 b0 + b1] for each two, written out over the inner index."""
+    *columns, b = second.unbind(1)
+    pair = columns[0][:, None] * first[0]
+    for column, row in zip(columns[1:], first[1:]):
+        pair = torch.addcmul(pair, column[:, None], row)
+    pair[:, -1] += b
+    return pair
+
+
+def _plus(b, A, z, sign=1):
+    """b + sign A z at each (n, member); A may have further columns, which do not count."""
+    for column, row in zip(A.unbind(1), z):
+        b = torch.addcmul(b, column, row, value=sign)
+    return b
+
+
+def _usable(guess, begin, alive):
+    """The guess where it is finite and wanted, else the initial state throughout."""
+    if guess.shape != begin.shape:
+        raise ValueError(f"guess is {tuple(guess.shape)}, not {tuple(begin.shape)}")
+    return torch.where(alive & _finite(guess), guess, begin)
+
+
+@torch.no_grad()
+def _step_through(field, begin, z, u, dt, members):
+    """The trajectories of these members sample by sample; z for the others."""
+    path = begin.clone()
+    for n in range(u.shape[2]):
+        path[:, n + 1] = step(field, path[:, n : n + 1], u[:, :, n : n + 1], dt)[:, 0]
+        if n % 50 == 0 and not path[:, n + 1].isfinite().all(0)[members].any():
+            path[:, n + 1 :] = torch.nan
+            break
+    return torch.where(members, path, z)

@@ -1,0 +1,210 @@
+"""Models driven by a measured input, linear in a few features (Sec. 6.2, App. E).
+
+The state z = [x, ...] of d rows holds x and its derivatives (SONODE, TONODE), where only the
+highest derivative is learnt, or x and an augmented a (ANODE), where every row is. What
+is learnt is W [z, x^3 / 100, u] + b, with the cube only where asked for; the other rows of the
+initial state are affine in x(0). All members are solved at once, over all samples at once.
+"""
+
+import copy
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from sonode_utils.ensemble import generators
+from sonode_utils.parallel import solve
+from sonode_utils.train import History, fit
+
+SHAPES = {"ANODE": (2, 2), "SONODE": (2, 1), "TONODE": (3, 1)}  # rows of z, rows learnt
+CUBE = 0.01
+
+
+class Forced(nn.Module):
+    """`kind` of SHAPES for every seed. All learnt numbers are drawn as torch.nn.Linear draws.
+
+    weight: (member, learnt, feature), bias: (member, learnt), start: (member, d - 1, 2), the
+    slope and offset of the initial state's other rows in x(0).
+    inputs: channels of u; dt: time between samples.
+    """
+
+    def __init__(self, kind, seeds, *, inputs=1, cubic=False, dt=1.0):
+        super().__init__()
+        self.d, self.learnt = SHAPES[kind]
+        self.kind, self.cubic, self.dt = kind, cubic, dt
+        self.features = self.d + int(cubic) + inputs
+        self.streams = generators(seeds)
+        size = len(self.streams)
+        self.weight = nn.Parameter(torch.zeros(size, self.learnt, self.features))
+        self.bias = nn.Parameter(torch.zeros(size, self.learnt))
+        self.start = nn.Parameter(torch.zeros(size, self.d - 1, 2))
+        self.alive, self.nfe = None, 0  # as `fit` expects
+        self.draw(range(size))
+
+    @torch.no_grad()
+    def draw(self, members):
+        """Fresh weights for these members, each from its own stream."""
+        for k in members:
+            for p, fan_in in (
+                (self.weight, self.features),
+                (self.bias, self.features),
+                (self.start, 1),
+            ):
+                p[k] = (
+                    2 * torch.rand(p.shape[1:], generator=self.streams[k]) - 1
+                ) * fan_in**-0.5
+
+    def initial_state(self, x0):
+        """x0: a number -> (d, member)."""
+        x0 = torch.as_tensor(x0).to(self.start)
+        slope, offset = self.start.unbind(-1)
+        return torch.cat([x0.expand(1, len(slope)), (slope * x0 + offset).t()])
+
+    def field(self):
+        """The field for `parallel.solve`; the weights are laid out once, for many calls."""
+        columns = self.weight.permute(2, 1, 0)[:, :, None].contiguous().unbind(0)
+        bias = self.bias.t()[:, None].contiguous()
+
+        def field(z, u):
+            rows = z.unbind(0)
+            features = [
+                *rows,
+                *([CUBE * rows[0] * rows[0] * rows[0]] if self.cubic else []),
+                *u,
+            ]
+            learnt = bias
+            for column, feature in zip(columns, features):
+                learnt = torch.addcmul(learnt, column, feature)
+            given = rows[1 : self.d - self.learnt + 1]
+            return torch.cat([*(row[None] for row in given), learnt]) if given else learnt
+
+        return field
+
+    def forward(self, x0, u, guess=None, **options):
+        """The free run from x(0) = x0 under u (from `parallel.stages`), as `solve` gives it."""
+        options = {"alive": self.alive, **options}
+        done = solve(
+            self.field(), self.initial_state(x0), u, dt=self.dt, guess=guess, **options
+        )
+        self.nfe = done.nfe
+        return done
+
+    @torch.no_grad()
+    def exact(self, x0, u, window=1000):
+        """The free run of the same weights in double precision: (feature, sample, member).
+
+        Give u with many substeps; it is solved in windows of samples, for memory's sake.
+        """
+        twin, u = copy.deepcopy(self).double(), u.double()
+        z = [twin.initial_state(x0)[:, None]]
+        for part in u.split(window, dim=2):
+            z.append(solve(twin.field(), z[-1][:, -1], part, dt=self.dt).z[:, 1:])
+        return torch.cat(z, 1)
+
+    def matrix(self):
+        """The linear part of z' = ... z: (member, d, d)."""
+        given = self.d - self.learnt
+        shift = (
+            torch.eye(self.d)[1 : given + 1].to(self.weight).expand(len(self.weight), -1, -1)
+        )
+        return torch.cat([shift, self.weight.detach()[..., : self.d]], 1)
+
+    @torch.no_grad()
+    def unstable(self):
+        """(member,): does the linear part, left alone, grow?"""
+        return torch.linalg.eigvals(self.matrix().double()).real.amax(-1) >= 0
+
+    @torch.no_grad()
+    def reflect(self, members):
+        """Mirror the unstable eigenvalues of these members: (member,) of bool."""
+        members = members & self.unstable()
+        values, vectors = torch.linalg.eig(self.matrix()[members].double())
+        values = torch.complex(-values.real.abs(), values.imag)
+        if self.learnt == self.d:
+            mirrored = (vectors @ torch.diag_embed(values) @ torch.linalg.inv(vectors)).real
+        else:
+            mirrored = -characteristic(values)[:, None]
+        self.weight[members, :, : self.d] = mirrored.to(self.weight)
+
+
+def characteristic(roots):
+    """Coefficients c of s^d + c[d-1] s^(d-1) + ... + c[0] from its roots: (..., d) both."""
+    c = torch.ones_like(roots[..., :1])
+    for k in range(roots.shape[-1]):
+        zero = torch.zeros_like(c[..., :1])
+        c = torch.cat([zero, c], -1) - roots[..., k : k + 1] * torch.cat([c, zero], -1)
+    return c.real[..., :-1]
+
+
+class Starts(NamedTuple):
+    """How many draws were put aside: unstable, the linear part grows; blown, the first free
+    run is not finite. Both (member,)."""
+
+    unstable: torch.Tensor
+    blown: torch.Tensor
+
+
+@torch.no_grad()
+def stable_start(model, x0, u, rule="reject"):
+    """Initial weights from which training can begin, the same rule for every model.
+
+    reject: draw again while the linear part is unstable. reflect: mirror its unstable
+    eigenvalues instead. Either way a member whose first free run over u blows up (a cube of
+    the wrong sign) is drawn again. Every draw put aside is counted.
+    rule: one for all, or one for each member.
+    """
+    rules = [rule] * len(model.streams) if isinstance(rule, str) else rule
+    mirror = torch.tensor([{"reject": False, "reflect": True}[name] for name in rules])
+    unstable, blown = (torch.zeros(len(mirror), dtype=torch.long) for _ in range(2))
+    while True:
+        model.reflect(mirror)
+        while (out := model.unstable()).any():
+            unstable += out
+            model.draw(out.nonzero()[:, 0].tolist())
+            model.reflect(mirror)
+        failed = model(x0, u).failed
+        if not failed.any():
+            return Starts(unstable, blown)
+        blown += failed
+        model.draw(failed.nonzero()[:, 0].tolist())
+
+
+class Trained(NamedTuple):
+    """history: of `fit`; checkpoint: a copy of the model with the weights that the authors'
+    code would have kept, those one step of Adam past each member's lowest loss."""
+
+    history: History
+    checkpoint: Forced
+
+
+def train(model, x, u, iterations, *, lr=0.01, label="training", **options):
+    """Adam on each member's mean square error of x over all samples. x: (sample,).
+
+    The solve starts from a straight line through its last two solutions; options go to it.
+    """
+    kept, last, before = copy.deepcopy(model), None, None
+    lowest = torch.full((len(model.weight),), torch.inf, dtype=x.dtype)
+    better = torch.zeros_like(lowest, dtype=torch.bool)
+
+    def loss():
+        nonlocal last, before, lowest, better
+        keep(kept, model, better)  # by now the step after that loss has been taken
+        guess = last if before is None else 2 * last - before
+        z = model(x[0], u, guess, **options).z
+        before, last = last, z.detach()
+        value = (z[0] - x[:, None]).square().mean(0)
+        better = value.detach() < lowest
+        better = better if model.alive is None else better & model.alive
+        lowest = torch.where(better, value.detach(), lowest)
+        return value
+
+    history = fit(model, loss, iterations=iterations, lr=lr, label=label)
+    keep(kept, model, better)
+    return Trained(history, kept)
+
+
+@torch.no_grad()
+def keep(target, source, members):
+    """Copy these members' weights from one model to another."""
+    for p, q in zip(target.parameters(), source.parameters()):
+        p[members] = q[members]
