@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 NOTEBOOKS ?=
 SEEDS ?=
+SCHEDULER ?=
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
@@ -30,8 +31,8 @@ test: .venv/installed lint  ## everything that must hold, every notebook re-exec
 check: .venv/installed lint  ## the quick half: lint, unit tests, notebooks on the fast profile (3 minutes)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
 
-reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20
-	$(BIN)/python tools/execute.py $(if $(SEEDS),--seeds $(SEEDS)) $(NOTEBOOKS)
+reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20 SCHEDULER=tcp://host:port
+	$(BIN)/python tools/execute.py $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(NOTEBOOKS)
 	$(BIN)/python tools/update_readme.py
 	@$(MAKE) --no-print-directory book
 

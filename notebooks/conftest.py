@@ -9,7 +9,7 @@ from sonode_utils.claims import RESULTS
 
 
 def pytest_collection_modifyitems(items):
-    """Without the measured files, leave out the chapters whose stored verdicts need them.
+    """Without the measured files, leave out chapters whose stored verdicts need them.
 
     tests/test_notebooks.py still executes them, on the simulated stand-ins.
     """

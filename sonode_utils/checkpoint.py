@@ -1,30 +1,18 @@
 """Files of a long run: written whole or not at all, read without running any code."""
 
 import csv
-import fcntl
-import os
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
+from sonode_utils.files import Refused, alone, whole
+
 TEXT = ("model", "device", "torch", "torchdiffeq")  # columns that are no numbers
 
 
-class Refused(Exception):
-    """The run cannot begin, or cannot go on; the message says why."""
-
-
-@contextmanager
 def lock(path):
-    """Keep a second process from the same checkpoint; the system unlocks a killed one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path.with_suffix(".lock"), "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Refused(f"another process is training {path}") from None
-        yield
+    """Keep a second process from the same checkpoint."""
+    return alone(path.with_suffix(".lock"), f"another process is training {path}")
 
 
 def load(path, settings):
@@ -44,25 +32,16 @@ def load(path, settings):
 
 
 def save(path, state):
-    with _whole(path) as draft:
+    with whole(path) as draft:
         torch.save(state, draft)
 
 
 def save_rows(path, rows):
     """rows: dicts with the same keys, the columns of the table."""
-    with _whole(path) as draft, open(draft, "w", newline="", encoding="utf8") as file:
+    with whole(path) as draft, open(draft, "w", newline="", encoding="utf8") as file:
         table = csv.DictWriter(file, rows[0], lineterminator="\n")
         table.writeheader()
         table.writerows(rows)
-
-
-@contextmanager
-def _whole(path):
-    """A killed process leaves the old file: the new one takes its place when complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.tmp")
-    yield draft
-    os.replace(draft, path)
 
 
 def read_rows(folder):

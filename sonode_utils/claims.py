@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from IPython.display import HTML
 
+from sonode_utils.files import whole
 from sonode_utils.tables import plain_table_html, table_html
 
 CATALOGUE = tomllib.loads(Path(__file__).with_name("claims.toml").read_text("utf8"))
@@ -200,10 +201,8 @@ class Report:
 
 def write_json(path, content, indent=1):
     """Write whole or not at all: a killed run leaves the old file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(json.dumps(content, indent=indent, allow_nan=False) + "\n", "utf8")
-    os.replace(draft, path)
+    with whole(path) as draft:
+        draft.write_text(json.dumps(content, indent=indent, allow_nan=False) + "\n", "utf8")
 
 
 def _rounded(values):

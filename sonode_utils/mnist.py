@@ -21,9 +21,9 @@ from torch.nn.functional import cross_entropy, pad
 from tqdm import tqdm
 
 from sonode_utils import checkpoint, datasets
-from sonode_utils.checkpoint import Refused
 from sonode_utils.claims import RESULTS
 from sonode_utils.conv import MODELS, Classifier
+from sonode_utils.files import Refused
 
 ROWS = RESULTS / "mnist"
 BATCH, TEST_BATCH, TIGHT_IMAGES = 128, 1000, 100
@@ -208,6 +208,11 @@ def main(arguments=None):
                           device=options.device, until=until)  # fmt: skip
     except (Refused, datasets.DataMissing, datasets.WrongFile) as error:
         sys.exit(f"mnist: {error}")
+    except OSError as error:
+        sys.exit(
+            f"mnist: cannot write ({error}); the last whole epoch is safe, and the same "
+            "command goes on from it when there is room"
+        )
     except KeyboardInterrupt:
         sys.exit("mnist: stopped; the same command goes on from the last whole epoch")
 

@@ -11,10 +11,10 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = dict(PROJECT["optional-dependencies"])
+BENCH = [Requirement(line) for line in EXTRAS.pop("bench")]  # large, and not installed by make
 RANGES = [
-    Requirement(line)
-    for group in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
-    for line in group
+    Requirement(line) for group in (PROJECT["dependencies"], *EXTRAS.values()) for line in group
 ]
 
 
@@ -29,6 +29,10 @@ def test_every_range_admits_its_pin():
     for wanted in RANGES:
         assert canonicalize_name(wanted.name) in locked, f"{wanted} is not in the lock"
         assert locked[canonicalize_name(wanted.name)] in wanted.specifier, wanted
+
+
+def test_what_the_lock_leaves_out_is_pinned_where_it_stands():
+    assert BENCH and all(str(wanted.specifier).startswith("==") for wanted in BENCH)
 
 
 def test_torch_is_pinned_exactly_in_both():

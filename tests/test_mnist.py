@@ -16,6 +16,7 @@ from torchdiffeq import odeint
 
 from sonode_utils import checkpoint, mnist
 from sonode_utils.conv import MODELS, Classifier, Norm, TimeConv
+from sonode_utils.files import Refused
 from sonode_utils.mnist import Run, Trainer, random_crop, rate_at
 
 
@@ -152,7 +153,7 @@ def test_steps_of_sgd_bring_the_loss_of_a_batch_down():
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_in_words():
-    with pytest.raises(checkpoint.Refused, match="anode_2epochs_seed3 has diverged"):
+    with pytest.raises(Refused, match="anode_2epochs_seed3 has diverged"):
         Trainer(Run("anode", 2, 3)).step(torch.full((2, 1, 28, 28), torch.nan), torch.arange(2))
 
 
@@ -311,7 +312,7 @@ def train_nothing(folder, run):
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
     old = Trainer(Run("node", 3, 0, images=128))
     checkpoint.save(tmp_path / "node_3epochs_seed0.pt", old.state())
-    with pytest.raises(checkpoint.Refused, match="of another run: images 128, not 60000"):
+    with pytest.raises(Refused, match="of another run: images 128, not 60000"):
         train_nothing(tmp_path, Run("node", 3, 0))
 
 
@@ -319,20 +320,20 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
 def test_a_corrupt_checkpoint_is_refused_and_kept(content, tmp_path):
     path = tmp_path / "node_3epochs_seed0.pt"
     path.write_bytes(content)
-    with pytest.raises(checkpoint.Refused, match="cannot be read as a checkpoint"):
+    with pytest.raises(Refused, match="cannot be read as a checkpoint"):
         train_nothing(tmp_path, Run("node", 3, 0))
     assert path.read_bytes() == content
 
 
 def test_a_checkpoint_that_would_run_code_is_refused(tmp_path):
     torch.save({"run": types.SimpleNamespace()}, tmp_path / "node_3epochs_seed0.pt")
-    with pytest.raises(checkpoint.Refused, match="UnpicklingError"):
+    with pytest.raises(Refused, match="UnpicklingError"):
         train_nothing(tmp_path, Run("node", 3, 0))
 
 
 def test_two_runs_on_one_checkpoint_are_refused_and_the_lock_ends_with_the_first(tmp_path):
     path = tmp_path / "node_3epochs_seed0.pt"
-    with checkpoint.lock(path), pytest.raises(checkpoint.Refused, match="another process"):
+    with checkpoint.lock(path), pytest.raises(Refused, match="another process"):
         train_nothing(tmp_path, Run("node", 3, 0))
     with checkpoint.lock(path):
         pass

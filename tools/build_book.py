@@ -7,16 +7,26 @@ from pathlib import Path
 
 from vendor import vendor
 
+from sonode_utils.files import Refused, alone
+
 ROOT = Path(__file__).parents[1]
 
 
 def main(target=ROOT):
+    try:
+        with alone(Path(target) / "_build/book.lock", "another make book is at work here"):
+            build(Path(target))
+    except Refused as refused:
+        sys.exit(f"{refused}: wait for it, or stop it")
+
+
+def build(target):
     offline = vendor()
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(ROOT)]
     command += ["--path-output", str(target), "-W", "--keep-going", "--all", "--quiet"]
     environment = {**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    page = Path(target) / "_build/html/index.html"
+    page = target / "_build/html/index.html"
     if done.returncode or not page.exists():
         print(done.stdout[-4000:], done.stderr[-8000:], sep="\n", file=sys.stderr)
         sys.exit("The book did not build: the first warning or error above says why.")

@@ -1,56 +1,115 @@
-"""Execute notebooks in place, two at a time, one progress line each.
+"""Execute notebooks in place: two at a time here, or as many as a Dask cluster has workers.
 
-    python tools/execute.py [--seeds N] [notebook ...]
+    python tools/execute.py [--seeds N] [--scheduler tcp://host:port] [notebook ...]
 
-A notebook is replaced only when all of it has run: an interrupted or failing run leaves
-the old file, and the next run starts clean.
+A notebook and its records are replaced together, when all of it has run. A run that is
+killed, fails or finds no room on the disk leaves the old files; the next one starts clean.
 """
 
 import argparse
 import json
-import os
-import re
 import subprocess
 import sys
-import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
+import run_notebook
+
+from sonode_utils.files import Refused, alone, whole
+
 ROOT = Path(__file__).parents[1]
-NOTEBOOKS = ROOT / "notebooks"
-RESULTS = ROOT / "book" / "results"
+PATIENCE = 10  # seconds to wait for a scheduler
 
 
-def main():
+def main(arguments=None):
+    options = parse(arguments)
+    if options.one:
+        return execute(options.one, options.seeds)
+    names = [find(name) for name in options.notebooks] or known()
+    names = sorted(names, key=last_seconds, reverse=True)  # the longest first
+    if not options.scheduler:
+        return here(names, options.seeds)
+    try:
+        return on_cluster(options.scheduler, names, options.seeds)
+    except Refused as refused:
+        sys.exit(f"{refused}; nothing was changed")
+
+
+def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("notebooks", nargs="*", help="names such as 02_parity; all if none")
     parser.add_argument("--seeds", type=int, help="other number of seeds")
+    parser.add_argument("--scheduler", help="address of a Dask scheduler, tcp://host:port")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.one:
-        return execute(arguments.one, arguments.seeds)
-    waiting = [find(name) for name in arguments.notebooks] or sorted(
-        path.stem for path in NOTEBOOKS.glob("*.ipynb")
-    )
-    return run_all(waiting, arguments.seeds)
+    return parser.parse_args(arguments)
+
+
+def known():
+    return sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 
 def find(name):
-    known = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
-    name = Path(name).stem
-    if name not in known:
-        sys.exit(f"no notebook {name!r}; there are {', '.join(known)}")
-    return name
+    if Path(name).stem not in known():
+        sys.exit(f"no notebook {name!r}; there are {', '.join(known())}")
+    return Path(name).stem
 
 
-def run_all(waiting, seeds, at_once=2):
-    """Keep two processes busy, longest first; report each; 1 if any failed."""
-    waiting = sorted(waiting, key=last_seconds, reverse=True)
+def last_seconds(name):
+    """How long it took last time, as its record says; 0 where there is none."""
+    record = ROOT / f"book/results/{name}.json"
+    return json.loads(record.read_text("utf8"))["seconds"] if record.exists() else 0
+
+
+def task(name, seeds):
+    """The arguments of `run_notebook.run`."""
+    text = (ROOT / f"notebooks/{name}.ipynb").read_text("utf8")
+    return name, text, {"seeds": seeds} if seeds else {}
+
+
+def one_at_a_time(name):
+    message = f"{name} is being executed by another process; wait for it, or stop it"
+    return alone(ROOT / f"_build/locks/{name}.lock", message)
+
+
+def execute(name, seeds):
+    """Run one notebook in a fresh kernel, then put it and its records in place."""
+    try:
+        with one_at_a_time(name):
+            put(run_notebook.run(*task(name, seeds)))
+    except (RuntimeError, Refused) as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"\n{name}: {error}; make room and run it again", file=sys.stderr)
+        return 1
+    return 0
+
+
+def put(files):
+    """Write all of a notebook's files or, where one cannot be written, none.
+
+    A record of other than the paper's settings has no place in book/results.
+    """
+    (name,) = (Path(path).stem for path in files if path.endswith(".ipynb"))
+    record = files.get(f"book/results/{name}.json")
+    if record and json.loads(record)["profile"] != "paper":
+        print(f"{name}: not the paper's settings, so book/results stays as it is")
+        files = {path: text for path, text in files.items() if path.endswith(".ipynb")}
+    with ExitStack() as together:
+        for path, text in files.items():
+            together.enter_context(whole(ROOT / path)).write_text(text, "utf8")
+
+
+def here(waiting, seeds, at_once=2):
+    """Keep two processes busy; report each; 1 if any failed."""
     running, failed = {}, []
     while waiting or running:
         while waiting and len(running) < at_once:
             name = waiting.pop(0)
-            running[name] = start(name, seeds), time.time()
+            command = [sys.executable, __file__, "--one", name]
+            command += ["--seeds", str(seeds)] if seeds else []
+            running[name] = subprocess.Popen(command), time.time()
         for name, (process, since) in list(running.items()):
             if process.poll() is not None:
                 del running[name]
@@ -59,28 +118,14 @@ def run_all(waiting, seeds, at_once=2):
                 print(f"\r{name:28} {word} in {time.time() - since:.0f} s" + " " * 20)
         report(running)
         time.sleep(1)
-    if failed:
-        print(f"\nfailed, and left as they were: {', '.join(failed)}")
-    return 1 if failed else 0
-
-
-def start(name, seeds):
-    command = [sys.executable, __file__, "--one", name]
-    command += ["--seeds", str(seeds)] if seeds else []
-    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
-
-
-def last_seconds(name):
-    """How long it took last time, as its record says; 0 where there is none."""
-    record = RESULTS / f"{name}.json"
-    return json.loads(record.read_text("utf8"))["seconds"] if record.exists() else 0
+    return summary(failed)
 
 
 def report(running):
     parts = []
     for name, (_, since) in running.items():
-        elapsed, whole = time.time() - since, last_seconds(name)
-        rest = f", about {max(0, whole - elapsed):.0f} s left" if whole else ""
+        elapsed, whole_run = time.time() - since, last_seconds(name)
+        rest = f", about {max(0, whole_run - elapsed):.0f} s left" if whole_run else ""
         parts.append(f"{name} {elapsed:.0f} s{rest}")
     if sys.stdout.isatty():
         print("\r" + " | ".join(parts) + "   ", end="", flush=True)
@@ -88,57 +133,57 @@ def report(running):
         print(" | ".join(parts), flush=True)
 
 
-def execute(name, seeds):
-    """Run one notebook in a fresh kernel, then put it in place of the old one."""
-    import nbformat
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError
+def summary(failed):
+    if failed:
+        print(f"\nfailed, and left as they were: {', '.join(failed)}")
+    return 1 if failed else 0
 
-    path = NOTEBOOKS / f"{name}.ipynb"
-    notebook = nbformat.read(path, as_version=4)
-    source = [dict(cell) for cell in notebook.cells]
-    if seeds:
-        inject(notebook, seeds)
-    client = NotebookClient(
-        notebook, timeout=None, kernel_name="python3", record_timing=False,
-        resources={"metadata": {"path": str(NOTEBOOKS)}},
-    )  # fmt: skip
+
+def on_cluster(address, names, seeds):
+    """Each notebook is a task; Dask gives a lost worker's task to another one."""
     try:
-        client.execute()
-    except CellExecutionError as error:
-        print(f"\n{name}: {error}", file=sys.stderr)
-        return 1
-    for cell, before in zip(notebook.cells, source):
-        cell["source"] = before["source"]
-        tidy(cell)
-    handle, draft = tempfile.mkstemp(dir=NOTEBOOKS, prefix=f".{name}.", suffix=".tmp")
-    with os.fdopen(handle, "w", encoding="utf8") as file:
-        nbformat.write(notebook, file)
-    os.chmod(draft, 0o644)
-    os.replace(draft, path)
-    return 0
+        from distributed import Client, as_completed
+    except ImportError:
+        raise Refused("a cluster needs the extra: pip install -e .[cluster]") from None
+    try:
+        client = Client(address, timeout=PATIENCE)
+    except (OSError, ValueError) as error:
+        raise Refused(f"no Dask scheduler answers at {address} ({error})") from None
+    with client, ExitStack() as ours:
+        for name in names:
+            ours.enter_context(one_at_a_time(name))
+        client.upload_file(run_notebook.__file__)
+        refuse_strangers(client.run(run_notebook.fingerprint))
+        tasks = {
+            client.submit(run_notebook.run, *task(name, seeds), pure=False, priority=-k): name
+            for k, name in enumerate(names)
+        }
+        failed, started = [], time.time()
+        for done in as_completed(tasks):
+            failed += [tasks[done]] if not take(done, tasks[done]) else []
+            print(f"{tasks[done]:28} {time.time() - started:.0f} s", flush=True)
+    return summary(failed)
 
 
-def inject(notebook, seeds):
-    """Run with other seeds; the stored source keeps its own."""
-    for cell in notebook.cells:
-        if "parameters" in cell.metadata.get("tags", []):
-            cell["source"] += f"\nseeds = {seeds}"
+def refuse_strangers(workers):
+    """Records of one book come from one version of everything."""
+    if not workers:
+        raise Refused("the scheduler has no workers: start dask worker at its address")
+    ours = run_notebook.fingerprint()
+    for address, theirs in workers.items():
+        other = [f"{n} {theirs[n]}, not {ours[n]}" for n in ours if theirs[n] != ours[n]]
+        if other:
+            raise Refused(f"worker {address} has {'; '.join(other)}: update it")
 
 
-def tidy(cell):
-    """Drop progress bars from what is stored (they say how fast a machine was).
-
-    Anything else on the error stream, a warning above all, stays for us to see.
-    """
-    if cell["cell_type"] != "code":
-        return
-    for output in cell["outputs"]:
-        if output.get("name") == "stderr":
-            pieces = re.split(r"[\r\n]", output["text"])
-            kept = [p for p in pieces if p.strip() and not re.search(r"\d+%\|", p)]
-            output["text"] = "\n".join(kept)
-    cell["outputs"] = [o for o in cell["outputs"] if o.get("text") != ""]
+def take(done, name):
+    """Put a task's files in place; False, with a word, where there are none."""
+    try:
+        put(done.result())
+    except Exception as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 if __name__ == "__main__":

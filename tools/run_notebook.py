@@ -1,0 +1,81 @@
+"""Run one notebook away from its place: text in, files out.
+
+The processes of this machine and the workers of a cluster call the same function. It needs
+the installed package and nothing of the checkout around it.
+"""
+
+import hashlib
+import os
+import re
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+
+def run(name, text, parameters):
+    """Execute the notebook's text in a fresh kernel with some parameters replaced.
+
+    Returns what it made, {path in the checkout: content}: the notebook with its outputs (and
+    its own parameters in the source) and the records it saved. Raises RuntimeError with the
+    traceback of the cell that failed.
+    """
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
+
+    notebook = nbformat.reads(text, as_version=4)
+    source = [cell["source"] for cell in notebook.cells]
+    inject(notebook, parameters)
+    with tempfile.TemporaryDirectory(prefix="sonode-") as folder:
+        client = NotebookClient(
+            notebook, timeout=None, kernel_name="python3", record_timing=False,
+            resources={"metadata": {"path": folder}},
+        )  # fmt: skip
+        try:
+            client.execute(
+                env={**os.environ, "OMP_NUM_THREADS": "1", "SONODE_RESULTS_DIR": folder}
+            )
+        except (CellExecutionError, DeadKernelError) as error:
+            raise RuntimeError(f"{name}: {error}") from None
+        for cell, before in zip(notebook.cells, source):
+            cell["source"] = before
+            tidy(cell)
+        records = {
+            f"book/results/{path.relative_to(folder)}": path.read_text("utf8")
+            for path in sorted(Path(folder).rglob("*.json"))
+        }
+    return {**records, f"notebooks/{name}.ipynb": nbformat.writes(notebook) + "\n"}
+
+
+def inject(notebook, parameters):
+    """Replace parameters for this run, after those of the cell tagged so."""
+    for cell in notebook.cells:
+        if "parameters" in cell.metadata.get("tags", []):
+            cell["source"] += "".join(f"\n{name} = {v!r}" for name, v in parameters.items())
+
+
+def tidy(cell):
+    """Drop progress bars from what is stored (they say how fast a machine was).
+
+    Anything else on the error stream, a warning above all, stays for us to see.
+    """
+    if cell["cell_type"] != "code":
+        return
+    for output in cell["outputs"]:
+        if output.get("name") == "stderr":
+            pieces = re.split(r"[\r\n]", output["text"])
+            kept = [p for p in pieces if p.strip() and not re.search(r"\d+%\|", p)]
+            output["text"] = "\n".join(kept)
+    cell["outputs"] = [o for o in cell["outputs"] if o.get("text") != ""]
+
+
+def fingerprint():
+    """What the numbers come from: versions, and a hash of the package's own source."""
+    import sonode_utils
+
+    package = Path(sonode_utils.__file__).parent
+    code = hashlib.sha256()
+    for path in sorted(p for p in package.rglob("*") if p.suffix in (".py", ".toml", ".js")):
+        code.update(path.read_bytes())
+    names = ("torch", "torchdiffeq", "numpy")
+    return {"sonode_utils": code.hexdigest()[:12]} | {n: version(n) for n in names}
