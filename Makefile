@@ -5,10 +5,13 @@ BIN := .venv/bin
 NOTEBOOKS ?=
 SEEDS ?=
 SCHEDULER ?=
+FIRST ?=
+DOUBLE ?=
+KEEP ?=
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf stills test check reproduce bench clean lint
+.PHONY: help book pdf stills test check reproduce verify-seeds bench clean lint
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -36,9 +39,11 @@ reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes),
 	$(BIN)/python tools/update_readme.py
 	@$(MAKE) --no-print-directory book
 
-bench: .venv/installed  ## our training against the reference-style loop, as ratios (5 minutes)
-	$(BIN)/python benchmarks/ensemble.py
-	$(BIN)/python benchmarks/parallel.py
+verify-seeds: .venv/installed  ## judge every claim again with fresh seeds and say which turned (as long as reproduce); FIRST=2000, DOUBLE=1
+	$(BIN)/python tools/verify_seeds.py $(if $(FIRST),--first $(FIRST)) $(if $(DOUBLE),--double) $(NOTEBOOKS)
+
+bench: .venv/installed  ## our training against the reference-style loop, as ratios (5 minutes); KEEP=1 stores them for the book
+	$(BIN)/python benchmarks/run.py $(if $(KEEP),--keep)
 
 lint: .venv/installed  ## format and style, notebooks too (seconds)
 	$(BIN)/ruff check .

@@ -1,16 +1,13 @@
-"""Training on 1000 samples of a measured signal against the reference-style loop.
+"""Training on 1000 samples of a measured signal: step by step, all at once, by diffrax.
 
 The reference loop trains one model at a time the way the authors' code does: torch's own
 layers, the input interpolated at every evaluation, torchdiffeq's dopri5 at 1e-3, plain
 backpropagation through it, Adam. Ours solves all samples and all members at once
-(sonode_utils/parallel.py). Both start from the same stable draws, are warmed up, and take
-turns; the figure is the median over rounds of milliseconds a member an iteration.
+(sonode_utils/parallel.py). All start from the same stable draws.
 """
 
-from statistics import median
-
 import torch
-from ensemble import milliseconds
+from clock import iterate, race
 from torch import nn
 from torchdiffeq import odeint
 
@@ -18,7 +15,7 @@ from sonode_utils import datasets
 from sonode_utils.parallel import stages
 from sonode_utils.sampled import CUBE, Forced, stable_start
 
-SAMPLES, ROUNDS = 1000, 5
+SAMPLES = 1000
 
 
 def signals():
@@ -68,29 +65,18 @@ def parallel(x, ensemble, stage):
     return ensemble, loss
 
 
-def compare(members, u, x, data):
+def silverbox(members, third=None):
+    """One row of the table."""
+    (u, x), data = signals()
     stage = stages(u[None])
     ensemble = Forced("SONODE", range(members), cubic=True)
     stable_start(ensemble, x[0], stage)
-    alone = [reference(u, x, ensemble, k) for k in range(ROUNDS)]
-    together = parallel(x, ensemble, stage)
-    milliseconds(*alone[0], iterations=1)
-    milliseconds(*together, iterations=10)
-    pairs = [[milliseconds(*one, 1), milliseconds(*together, 10)] for one in alone]
-    theirs, ours = median(a for a, _ in pairs), median(b for _, b in pairs) / members
-    print(
-        f"{members} members, {data} data: reference {theirs:.0f} ms, ours {ours:.2f} ms a "
-        f"member an iteration; Silverbox, {SAMPLES} samples, {members} members: "
-        f"{theirs / ours:.0f}x"
-    )
-
-
-def main():
-    print(__doc__)
-    (u, x), data = signals()
-    for members in (20, 100):
-        compare(members, u, x, data)
-
-
-if __name__ == "__main__":
-    main()
+    steps = {"reference": iterate(*reference(u, x, ensemble, 0))}
+    if third:
+        numbers = ensemble.weight[:, 0], ensemble.bias[:, 0], ensemble.start[:, 0]
+        steps["diffrax"] = third.driven(u, x, *(n.detach() for n in numbers), CUBE)
+    steps["ours"] = iterate(*parallel(x, ensemble, stage))
+    times = {"reference": 1, "diffrax": 2, "ours": 10}
+    timed = race(steps, times, rounds=3)
+    name = f"Silverbox ({data}), {SAMPLES} samples"
+    return {"experiment": name, "members": members, "iterations": 1000, **timed}

@@ -14,18 +14,34 @@ def load_results(folder=RESULTS):
 
 
 def scorecard(folder=RESULTS):
-    """One row a claim of the catalogue, judged or not."""
-    judged = {}
+    """One row a claim of the catalogue, judged or not; fragile if any run turned it."""
+    judged, fresh = {}, fresh_verdicts(folder)
     for record in load_results(folder):
         for claim in record["claims"]:
             if claim["id"] in judged:
                 raise ValueError(f"{claim['id']} is judged twice")
-            judged[claim["id"]] = claim
+            again = fresh.get(claim["id"], {})
+            turned = any(verdict != claim["verdict"] for verdict in again.values())
+            fragile = claim["fragile"] or turned
+            judged[claim["id"]] = {**claim, "fragile": fragile, "again": again}
     unknown = set(judged) - set(CATALOGUE)
     if unknown:
         raise ValueError(f"no such claims in the catalogue: {sorted(unknown)}")
     blank = {"verdict": "not judged yet", "ours": ""}
     return [{"id": id, **entry, **judged.get(id, blank)} for id, entry in CATALOGUE.items()]
+
+
+def fresh_verdicts(folder=RESULTS):
+    """{claim: {kind of run: verdict}} of the runs of `make verify-seeds`.
+
+    A kind is the first of the fresh seeds, or "double": the same seeds in float64.
+    """
+    found = {}
+    for path in sorted((Path(folder) / "fresh").glob("*.json")):
+        for kind, run in json.loads(path.read_text("utf8")).items():
+            for id, verdict in run["verdicts"].items():
+                found.setdefault(id, {})[kind] = verdict
+    return found
 
 
 def counts(rows):

@@ -62,4 +62,7 @@ def _found(row):
     if row["solver_check"] is not None:
         artefact = "; over 1 %, so quoted at 1e-8" if row["solver_artefact"] else ""
         counted.append(f"solver check {row['solver_check']:.1e}{artefact}")
+    for kind, verdict in row.get("again", {}).items():
+        run = "in float64" if kind == "double" else f"with seeds from {kind} on"
+        counted.append(f"{run}: {'the same' if verdict == row['verdict'] else verdict}")
     return f"{escape(row['ours'])}<br><small>{', '.join(counted)}</small>"

@@ -189,3 +189,17 @@ def test_the_scorecard_refuses_a_claim_judged_twice(tmp_path):
     (tmp_path / "again.json").write_text((tmp_path / "test.json").read_text())
     with pytest.raises(ValueError, match="twice"):
         scorecard.scorecard(tmp_path)
+
+
+def test_a_claim_that_turned_with_fresh_seeds_is_fragile_on_the_scorecard(tmp_path):
+    made = claims.Report("x", profile="paper", seeds=10)
+    made.judge("P1", below(LOW, 0.5), ours="")
+    made.judge("P2", below(LOW, 0.5), ours="")
+    made.save(tmp_path)
+    verdict = made.claims["P1"]["verdict"]
+    again = {"1000": {"date": "", "verdicts": {"P1": verdict, "P2": "inconclusive"}}}
+    claims.write_json(tmp_path / "fresh/x.json", again)
+    rows = {row["id"]: row for row in scorecard.scorecard(tmp_path)}
+    assert not rows["P1"]["fragile"] and rows["P2"]["fragile"]
+    html = tables.table_html([rows["P1"], rows["P2"]])
+    assert "with seeds from 1000 on: the same" in html and "on: inconclusive" in html

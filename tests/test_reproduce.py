@@ -15,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import execute
 import run_notebook
+import verify_seeds
 
 SAVE = """
 import json, os, pathlib
@@ -247,3 +248,55 @@ def test_a_worker_with_other_versions_is_refused():
 def test_a_scheduler_without_workers_is_refused():
     with pytest.raises(execute.Refused, match="no workers"):
         execute.refuse_strangers({})
+
+
+# make verify-seeds
+
+
+JUDGED = """
+import json, os, pathlib
+verdict = "reproduced" if first_seed < 1000 else "contradicted"
+claims = [{"id": "P1", "verdict": verdict}, {"id": "P2", "verdict": "holds"}]
+record = {"profile": "custom", "date": "today", "seconds": 1, "claims": claims}
+pathlib.Path(os.environ["SONODE_RESULTS_DIR"], "x.json").write_text(json.dumps(record))
+"""
+
+
+@pytest.fixture
+def judged(book):
+    """A notebook whose first claim turns with fresh seeds, and its record."""
+    store(book, "first_seed = 0", JUDGED)
+    made = run_notebook.run(*execute.task("x", None))["book/results/x.json"]
+    (book / "book/results").mkdir(parents=True)
+    (book / "book/results/x.json").write_text(made)
+    return book
+
+
+def test_a_claim_that_turns_with_fresh_seeds_is_named_and_kept(judged, capsys):
+    before = (judged / "notebooks/x.ipynb").read_bytes()
+    assert verify_seeds.main(["x"]) == 0
+    said = capsys.readouterr().out
+    assert "P1: reproduced, then contradicted" in said and "1 claims turned" in said
+    kept = json.loads((judged / "book/results/fresh/x.json").read_text())
+    assert kept["1000"]["verdicts"] == {"P1": "contradicted", "P2": "holds"}
+    assert (judged / "notebooks/x.ipynb").read_bytes() == before
+
+
+def test_runs_with_other_seeds_are_kept_beside_each_other(judged):
+    verify_seeds.main(["--first", "10", "x"])
+    verify_seeds.main(["--first", "2000", "x"])
+    kept = json.loads((judged / "book/results/fresh/x.json").read_text())
+    assert [run["verdicts"]["P1"] for run in kept.values()] == ["reproduced", "contradicted"]
+
+
+def test_double_precision_reaches_the_notebook(book):
+    store(book, "a = 1", "import torch\nprint(torch.zeros(1).dtype)")
+    text, parameters = verify_seeds.variant(execute.task("x", None)[1], "double")
+    made = run_notebook.run("x", text, parameters)["notebooks/x.ipynb"]
+    assert "torch.float64" in made
+
+
+def test_a_notebook_that_fails_with_fresh_seeds_fails_the_check(judged, capsys):
+    store(judged, "first_seed = 0", "assert first_seed == 0")
+    assert verify_seeds.main(["x"]) == 1
+    assert "1 notebooks failed" in capsys.readouterr().out
