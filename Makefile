@@ -53,13 +53,14 @@ clean:  ## remove what was built; the installation stays (remove .venv for that)
 	rm -rf _build .pytest_cache .ruff_cache .hypothesis
 
 # The stamp is written last, so an installation that was cut short is taken up again.
-.venv/installed: requirements.lock pyproject.toml
+.venv/installed: requirements.lock requirements.hashes pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "The book needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)."; \
 		echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv .venv
 	@echo "Installing the pinned versions into .venv (a few minutes, 1.5 GB) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock && \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.hashes && \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || { \
 		echo "The installation failed: see pip's message above. With a network and 2 GB of disk, run make again."; exit 1; }
 	@touch $@

@@ -1,5 +1,6 @@
 """pyproject's ranges, the lock's pins, conda's door and what is installed agree."""
 
+import re
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -33,6 +34,17 @@ def test_every_range_admits_its_pin():
 
 def test_what_the_lock_leaves_out_is_pinned_where_it_stands():
     assert BENCH and all(str(wanted.specifier).startswith("==") for wanted in BENCH)
+
+
+def test_every_pin_but_torch_has_its_hashes():
+    lines = (ROOT / "requirements.hashes").read_text().replace("\\\n", " ").splitlines()
+    held = [line.split() for line in lines if not line.startswith("#")]
+    names = {canonicalize_name(p.split("==")[0]): p.split("==")[1] for p, *_ in held}
+    assert names == {name: pin for name, pin in pins().items() if name != "torch"}
+    for pin, *hashes in held:
+        assert hashes and all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", h) for h in hashes), (
+            pin
+        )
 
 
 def test_torch_is_pinned_exactly_in_both():

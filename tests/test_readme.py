@@ -28,7 +28,7 @@ def test_an_old_python_is_refused_with_a_word(tmp_path):
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.9.1" && exit 0\nexit 1\n')
     old.chmod(0o755)
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
-    for name in ("requirements.lock", "pyproject.toml"):
+    for name in ("requirements.lock", "requirements.hashes", "pyproject.toml"):
         (tmp_path / name).touch()
     done = subprocess.run(
         ["make", f"PYTHON={old}", "book"], cwd=tmp_path, capture_output=True, text=True
@@ -40,6 +40,7 @@ def test_an_old_python_is_refused_with_a_word(tmp_path):
 def test_a_failed_installation_says_what_to_do_and_is_taken_up_again(tmp_path):
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
     (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "requirements.hashes").touch()
     (tmp_path / "requirements.lock").write_text("./no-such-package.whl\n")
     done = subprocess.run(["make", "book"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0 and "The installation failed" in done.stdout
