@@ -20,10 +20,9 @@ def whole(path):
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(f".{path.name}.*.draft"):
-        if not _alive(int(re.search(r"(\d+)\.draft$", left.name)[1])):
-            left.unlink(missing_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    for left in leftovers(path):
+        left.unlink(missing_ok=True)
+    draft = draft_of(path)
     try:
         yield draft
         os.replace(draft, path)
@@ -31,6 +30,17 @@ def whole(path):
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
+
+
+def draft_of(path):
+    """Where this process may write what will become `path`."""
+    return path.with_name(f".{path.name}.{os.getpid()}.draft")
+
+
+def leftovers(path):
+    """Drafts of `path` whose process is gone."""
+    drafts = list(path.parent.glob(f".{path.name}.*.draft"))
+    return [d for d in drafts if not _alive(int(re.search(r"(\d+)\.draft$", d.name)[1]))]
 
 
 def _alive(pid):

@@ -377,3 +377,14 @@ def test_missing_data_ends_the_command_in_one_line(monkeypatch):
     monkeypatch.setattr(mnist.datasets, "mnist", missing)
     with pytest.raises(SystemExit, match="mnist: no MNIST here"):
         mnist.main(["--model", "node"])
+
+
+def test_a_full_disk_ends_a_run_with_a_word_and_keeps_the_last_epoch(tmp_path, monkeypatch):
+    monkeypatch.setattr(mnist, "load", lambda *arguments: None)
+
+    def full(*arguments, **settings):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(mnist, "train", full)
+    with pytest.raises(SystemExit, match=r"No space left on device.*epoch is safe"):
+        mnist.main(["--model", "node", "--checkpoints", str(tmp_path)])

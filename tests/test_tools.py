@@ -2,10 +2,13 @@
 
 import importlib.util
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from sonode_utils import files
 
 ROOT = Path(__file__).parents[1]
 
@@ -57,3 +60,21 @@ def test_without_npm_the_build_goes_on_and_says_so(vendor, tmp_path, monkeypatch
     monkeypatch.setenv("PATH", str(tmp_path))
     assert vendor.vendor() is False
     assert "npm is not installed" in capsys.readouterr().out
+
+
+def test_what_a_killed_build_left_behind_is_removed_by_the_next(vendor, tmp_path, monkeypatch):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = tmp_path / f"assets/.vendor.{dead.pid}.draft"
+    left.mkdir(parents=True)
+    fake_npm(tmp_path, monkeypatch, "import sys; sys.exit('no network')")
+    vendor.vendor()
+    assert not left.exists()
+
+
+def test_two_builds_at_once_are_refused(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    build_book = load("build_book")
+    first = files.alone(tmp_path / "_build/book.lock", "")
+    with first, pytest.raises(SystemExit, match="another make book is at work here: wait"):
+        build_book.main(tmp_path)

@@ -9,8 +9,9 @@ import hashlib
 import shutil
 import subprocess
 import tarfile
-import tempfile
 from pathlib import Path
+
+from sonode_utils.files import draft_of, leftovers
 
 ROOT = Path(__file__).parents[1]
 VENDOR = ROOT / "assets" / "vendor"
@@ -35,7 +36,9 @@ def vendor():
     if shutil.which("npm") is None:
         print("npm is not installed: the pages will load MathJax and widgets from a CDN")
         return False
-    draft = Path(tempfile.mkdtemp(dir=_folder(VENDOR.parent)))
+    for left in leftovers(VENDOR):
+        shutil.rmtree(left)
+    draft = _folder(draft_of(VENDOR))
     try:
         archives = [_fetch(name, sha256, draft) for name, sha256 in PACKAGES.items()]
         _lay_out(*archives, draft)
