@@ -6,15 +6,26 @@ differ, and both only matter for ensembles. The error is measured member by memb
 the worst one rules, so nobody is solved less accurately than alone. And the seven
 stages of a step lie one after the other in memory, so that every combination of them,
 output times included, is one matrix product forwards and one backwards.
+
+A field that knows its own derivative (`ensemble.Fused`) needs no graph: `Solve` goes back
+over the accepted steps with the transposed tableau, and finds the gradient that
+backpropagation through them finds.
 """
 
+from typing import NamedTuple
+
 import torch
+from torch.autograd.function import once_differentiable
 from torchdiffeq._impl.dopri5 import _DORMAND_PRINCE_SHAMPINE_TABLEAU as TABLEAU
 from torchdiffeq._impl.dopri5 import DPS_C_MID
 from torchdiffeq._impl.misc import _select_initial_step
 
 SMALLEST_STEP = 1e-9  # as a share of the interval: below it, a member has blown up
 
+ALPHA = torch.cat([torch.zeros(1, dtype=torch.float64), TABLEAU.alpha])
+BETA = torch.zeros(7, 7, dtype=torch.float64)  # stage i is f at z + h BETA[i] @ stages
+for i, row in enumerate(TABLEAU.beta, start=1):
+    BETA[i, :i] = row
 
 FIRST, LAST = torch.eye(7, dtype=torch.float64)[[0, -1]]
 END, MIDDLE = TABLEAU.c_sol, DPS_C_MID
@@ -26,21 +37,33 @@ QUARTIC = torch.stack([
 ])  # fmt: skip
 
 
-def dopri5(guard, z0, times, rtol, atol, max_steps):
+class Step(NamedTuple):
+    """An accepted step, as `Solve` goes back over it."""
+
+    h: float
+    mask: torch.Tensor | None  # as `solve.Guard` had it
+    weights: torch.Tensor  # of the stages in the outputs that fell due: (time, 7)
+    kept: list  # what the field kept of the evaluations for stages 1 to 6
+
+
+def dopri5(guard, z0, times, rtol, atol, max_steps, tape=None):
     """z0: (member, batch, feature); times: (time,), increasing -> (time, *z0.shape).
 
     guard: the field, as `solve.Guard`: it holds still the members that are out.
+    tape: a list to write the accepted steps on, where `Solve` is to go back over them.
     """
     z, t = z0, float(times[0])
     f = guard(times[0], z)
+    if tape is not None:
+        tape.append(Step(0.0, guard.mask, None, guard.field.kept[-1:]))
     guard.drop(~(z + f).detach().isfinite().all(-1).all(-1))
     smallest = SMALLEST_STEP * float(times[-1] - times[0])
     h = _first_step(guard, times[0], z, rtol, atol, f)
-    trajectory, steps = [z[None]], 0
+    trajectory, steps, k = [z[None]], 0, z.new_empty(7, *z.shape)
     clock = times.tolist()
     while len(clock) > 1:
         h, steps = max(h, smallest), steps + 1
-        z_next, stages, k = _step(guard, t, z, f, h)
+        z_next, stages = _step(guard, t, z, f, h, k)
         errors = _errors(guard, z, z_next, k, h, rtol, atol)
         worst = float(errors.max())
         if worst > 1 and (h <= smallest or steps > max_steps):
@@ -48,10 +71,13 @@ def dopri5(guard, z0, times, rtol, atol, max_steps):
             f, steps, worst = torch.where(guard.alive[:, None, None], f, 0), 0, 0.0
         elif worst <= 1:
             due = [s for s in clock[1:] if s <= t + h]
+            weights = _interpolant([(s - t) / h for s in due], h).to(z)
             if due:
-                weights = _interpolant([(s - t) / h for s in due], h).to(z)
-                trajectory.append(Combine.apply(z, k, weights, *stages))
+                trajectory.append(combine(z, k, weights, stages))
                 clock = clock[len(due) :]
+            if tape is not None:
+                tape.append(Step(h, guard.mask, weights, guard.field.kept[-6:]))
+                guard.field.kept.clear()
             t, z, f = t + h, z_next, stages[-1]
         h *= _growth(worst)
     return torch.cat(trajectory)
@@ -62,15 +88,16 @@ def _first_step(guard, t, z, rtol, atol, f):
         return float(_select_initial_step(guard, t, z, 4, rtol, atol, guard.norm, f0=f))
 
 
-def _step(guard, t, z, f, h):
-    """One step of size h: the end point, its seven stages, and the same as one tensor."""
-    stages, k = [f], z.new_empty(7, *z.shape)
+def _step(guard, t, z, f, h, k):
+    """One step of size h: its end point and seven stages, which k has as one tensor."""
+    stages = [f]
     k[0] = f.detach()
-    for i, (alpha, beta) in enumerate(zip(TABLEAU.alpha.tolist(), TABLEAU.beta)):
-        z_i = Combine.apply(z, k, (h * beta).to(z)[None], *stages)[0]
-        stages.append(guard(z.new_tensor(t + alpha * h), z_i))
-        k[i + 1] = stages[-1].detach()
-    return z_i, stages, k  # the last stage is evaluated at the end point
+    weights, at = (h * BETA).to(z), (t + h * ALPHA).to(z)
+    for i in range(1, 7):
+        z_i = combine(z, k, weights[i : i + 1, :i], stages)[0]
+        stages.append(guard(at[i], z_i))
+        k[i] = stages[-1].detach()
+    return z_i, stages  # the last stage is evaluated at the end point
 
 
 @torch.no_grad()
@@ -97,20 +124,89 @@ def _interpolant(theta, h):
     return h * (theta ** torch.arange(1, 5)) @ QUARTIC
 
 
-class Combine(torch.autograd.Function):
+def combine(z, k, weights, stages):
     """z + weights @ stages, once for each row of weights.
 
     z: (*shape); k: (7, *shape), filled with the stages; weights: (m, n); stages: n of
     (*shape), the same numbers, for autograd to see -> (m, *shape)
     """
+    if torch.is_grad_enabled():
+        return Combine.apply(z, k, weights, *stages)
+    return _combine(z, k, weights)
+
+
+def _combine(z, k, weights):
+    k = k[: weights.shape[1]].flatten(1)
+    return torch.addmm(z.reshape(1, -1), weights, k).view(-1, *z.shape)
+
+
+class Combine(torch.autograd.Function):
+    """`combine`, for autograd."""
 
     @staticmethod
     def forward(ctx, z, k, weights, *stages):
         ctx.weights = weights
-        n = len(stages)
-        return z + (weights @ k[:n].flatten(1)).view(-1, *z.shape)
+        return _combine(z, k, weights)
 
     @staticmethod
     def backward(ctx, grad):
         to_stages = (ctx.weights.t() @ grad.flatten(1)).view(-1, *grad.shape[1:])
         return grad.sum(0), None, None, *to_stages.unbind(0)
+
+
+class Solve(torch.autograd.Function):
+    """`dopri5` for a `Fused` field, and the exact gradient of the steps it took.
+
+    z0: (member, batch, feature) -> (time, member, batch, feature); inside, feature first.
+    parameters: those of the field, for autograd to see.
+    """
+
+    @staticmethod
+    def forward(ctx, guard, z0, times, rtol, atol, max_steps, *parameters):
+        ctx.field, ctx.tape = guard.field, []
+        ctx.field.kept = []
+        z0 = z0.transpose(1, 2).contiguous()
+        z = dopri5(guard, z0, times, rtol, atol, max_steps, ctx.tape)
+        return z.transpose(2, 3)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        grad = grad.transpose(2, 3).contiguous()
+        to_z = to_f = torch.zeros_like(grad[0])
+        ctx.field.zero_grad()
+        begin, *steps = ctx.tape
+        for step in reversed(steps):
+            grad, due = grad.tensor_split([len(grad) - len(step.weights)])
+            to_z, to_f = _back(ctx.field, step, due, to_z, to_f)
+        to_z = to_z + grad[0] + _pull(ctx.field, begin, 0, to_f, torch.empty_like(to_f))
+        return None, to_z.transpose(1, 2), None, None, None, None, *ctx.field.finish()
+
+
+def _back(field, step, due, to_z, to_f):
+    """From the gradients with respect to state and slope after a step to those before it.
+
+    due: (time, *shape), the gradients with respect to the outputs that fell due in it.
+    """
+    m, n = len(due), len(due) + 6
+    rows = due.new_empty(n, *to_z.shape)  # of the outputs, then of the points z_6, ..., z_1
+    rows[:m] = due
+    flat = rows.flatten(1)
+    weights = torch.cat([step.weights, (step.h * BETA).to(due).flip(0)]).t().contiguous()
+    for i in range(6, 0, -1):
+        to_stage = (weights[i : i + 1, : n - i] @ flat[: n - i]).view_as(to_z)
+        if i == 6:  # the next step begins with this stage, and its point
+            _pull(field, step, 5, to_stage + to_f, rows[m]).add_(to_z)
+        else:
+            _pull(field, step, i - 1, to_stage, rows[n - i])
+    to_f = (weights[:1, :n] @ flat).view_as(to_z)
+    return rows.sum(0), _masked(step.mask, to_f)
+
+
+def _pull(field, step, i, grad, out):
+    """Back through evaluation i of a step, in which the members that are out stood still."""
+    return field.pull(step.kept[i], _masked(step.mask, grad), out)
+
+
+def _masked(mask, grad):
+    return grad if mask is None else torch.where(mask, grad, 0)

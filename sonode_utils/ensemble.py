@@ -88,6 +88,88 @@ class EnsembleMLP(nn.Module):
         return self.layers(z)
 
 
+class Fused:
+    """A model's field, with its derivative, for a solver that keeps no graph.
+
+    The field is the state without its first d features, then the network's d outputs:
+    [v, f(x, v)], or f alone where d is the whole state. z and all else are feature first,
+    (member, feature, batch), which batched products of thin matrices like better.
+    """
+
+    def __init__(self, mlp):
+        self.linear, self.activations = mlp.layers[0::2], mlp.layers[1::2]
+        self.weights = [layer.weight.detach() for layer in self.linear]
+        self.affine = [
+            (layer.bias.detach().transpose(1, 2), weight.transpose(1, 2).contiguous())
+            for layer, weight in zip(self.linear, self.weights)
+        ]
+        self.d = self.weights[-1].shape[-1]
+        self.kept = None  # a list, to keep each evaluation's layers for `pull`
+
+    def __call__(self, t, z):
+        layers = [z]
+        for (bias, weight), activation in zip(self.affine, self.activations):
+            layers.append(_activate(activation, torch.baddbmm(bias, weight, layers[-1])))
+        if self.kept is not None:
+            self.kept.append(layers)
+        if self.d == z.shape[1]:
+            return layers[-1]
+        return torch.cat([z[:, self.d :], layers[-1]], 1)
+
+    def zero_grad(self):
+        """Begin anew with `grads`, which are those of mlp.parameters()."""
+        self.grads = [torch.zeros_like(p) for layer in self.linear for p in layer.parameters()]
+        self.waiting = [([], []) for _ in self.linear]
+
+    def pull(self, layers, grad, out):
+        """The gradient with respect to z from that with respect to the field's value."""
+        shifted, grad = grad[:, : -self.d], grad[:, -self.d :]
+        for i in reversed(range(len(self.weights))):
+            grad = _through(self.activations[i], layers[i + 1], grad)
+            self._gather(i, layers[i], grad)
+            grad = torch.bmm(self.weights[i], grad, out=None if i else out)
+        out[:, self.d :] += shifted
+        return out
+
+    def _gather(self, i, below, grad, wide=64):
+        """For the parameters of layer i: wait until the product is wide enough to be fast."""
+        inputs, errors = self.waiting[i]
+        inputs.append(below)
+        errors.append(grad)
+        if len(errors) * grad.shape[2] >= wide:
+            self._add(i, *self.waiting[i])
+
+    def _add(self, i, inputs, errors):
+        x, error = (w[0] if len(w) == 1 else torch.cat(w, 2) for w in (inputs, errors))
+        self.grads[2 * i].baddbmm_(x, error.transpose(1, 2))
+        self.grads[2 * i + 1] += error.sum(2)[:, None]
+        self.waiting[i] = [], []
+
+    def finish(self):
+        """`grads`, with what was still waiting."""
+        for i, waiting in enumerate(self.waiting):
+            if waiting[0]:
+                self._add(i, *waiting)
+        return self.grads
+
+
+def _activate(activation, h):
+    """activation(h), in place where most of the time goes."""
+    return nn.functional.elu_(h) if isinstance(activation, nn.ELU) else activation(h)
+
+
+def _through(activation, y, grad):
+    """grad times the activation's slope, which its result y tells."""
+    aten = torch.ops.aten
+    if isinstance(activation, nn.ELU):
+        return aten.elu_backward(grad, 1, 1, 1, True, y)
+    if isinstance(activation, nn.Tanh):
+        return aten.tanh_backward(grad, y)
+    if isinstance(activation, nn.Hardtanh):
+        return aten.hardtanh_backward(grad, y, activation.min_val, activation.max_val)
+    return grad
+
+
 def pad_mask(dims, width):
     """True where a member of dimension d really has the feature: (member, width)."""
     return torch.arange(width) < torch.as_tensor(dims)[:, None]

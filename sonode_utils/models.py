@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from sonode_utils.ensemble import EnsembleMLP
 from sonode_utils.solve import integrate
 
 
@@ -44,10 +45,16 @@ class NODE(nn.Module):
         """The real space x in the state z."""
         return z
 
+    def network(self):
+        """f, where it is an EnsembleMLP and `field` is what this module makes of it."""
+        ours = type(self).field in (NODE.field, HigherOrderNODE.field)
+        return self.f if ours and type(self.f) is EnsembleMLP else None
+
     def forward(self, x0, times, **solver):
         """Solve from x0: (member, batch, d) at `times`; `solver` goes to `integrate`."""
         z0 = self.initial_state(x0)
-        solver = {"features": getattr(self.f, "in_features", None), **solver}
+        features = getattr(self.f, "in_features", None)
+        solver = {"features": features, "network": self.network(), **solver}
         z, self.nfe, failed = integrate(self.field, z0, times, alive=self.alive, **solver)
         return Trajectory(self.readout(z), z, self.nfe, failed)
 

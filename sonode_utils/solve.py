@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torchdiffeq import odeint
 
-from sonode_utils.dopri5 import dopri5
+from sonode_utils.dopri5 import Solve, dopri5
+from sonode_utils.ensemble import Fused
 
 
 class Solution(NamedTuple):
@@ -22,7 +23,7 @@ class Solution(NamedTuple):
 
 def integrate(
     field, z0, times, *, method="dopri5", rtol=1e-3, atol=1e-3, alive=None, features=None,
-    max_steps=5000, **options,
+    network=None, max_steps=5000, **options,
 ):  # fmt: skip
     """Solve z' = field(t, z) for all members at once.
 
@@ -32,14 +33,17 @@ def integrate(
     as NaN; the others go on. Times may run backwards.
 
     z0: (member, batch, feature); times: (time,); alive: (member,), False = do not move;
-    features: (member,), how many features are real where members are padded.
+    features: (member,), how many features are real where members are padded; network: the
+    EnsembleMLP that the field is, as in `ensemble.Fused`: the same, without a graph.
     """
     _check(z0, times)
     times = times.to(z0)
     if times[0] > times[-1]:
-        field, times = _reversed(field), -times
+        field, times, network = _reversed(field), -times, None
     guard = Guard(field, z0, alive, features)
-    if method == "dopri5":
+    if method == "dopri5" and network is not None:
+        z = _fused(guard, network, z0, times, rtol, atol, max_steps)
+    elif method == "dopri5":
         z = dopri5(guard, z0, times, rtol, atol, max_steps)
     else:
         options = {"norm": guard.norm, **options}
@@ -48,6 +52,13 @@ def integrate(
     if failed.any():
         z = torch.where(failed[:, None, None], torch.nan, z)
     return Solution(z, guard.nfe, failed)
+
+
+def _fused(guard, network, z0, times, *options):
+    guard.field = Fused(network)
+    if torch.is_grad_enabled():
+        return Solve.apply(guard, z0, times, *options, *network.parameters())
+    return dopri5(guard, z0.transpose(1, 2).contiguous(), times, *options).transpose(2, 3)
 
 
 def _library(guard, z0, times, **solver):
@@ -98,6 +109,7 @@ class Guard:
         everyone = torch.ones(z0.shape[0], dtype=torch.bool, device=z0.device)
         self.alive = everyone if alive is None else alive.to(z0.device, copy=True)
         self.failed = torch.zeros_like(everyone)
+        self.mask = self._mask()
         width = z0.shape[-1] * everyone if features is None else features.to(z0.device)
         self.size = (z0.shape[1] * width).to(z0.dtype)
         self.errors = self.size * 0  # of the last step tried
@@ -107,7 +119,11 @@ class Guard:
         dz = self.field(t, z)
         if dz.shape != z.shape:
             raise ValueError(f"field returns {tuple(dz.shape)} where z is {tuple(z.shape)}")
-        return dz if self.alive.all() else torch.where(self.alive[:, None, None], dz, 0)
+        return dz if self.mask is None else torch.where(self.mask, dz, 0)
+
+    def _mask(self):
+        """(member, 1, 1), True where a member may move; None if all may."""
+        return None if self.alive.all() else self.alive[:, None, None]
 
     def per_member(self, z):
         """Root mean square over what each member really has: (member,)."""
@@ -124,3 +140,4 @@ class Guard:
         if members.any():
             self.alive = self.alive & ~members
             self.failed = self.failed | members
+            self.mask = self._mask()

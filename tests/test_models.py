@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sonode_utils import systems
 from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, generators, pad_mask
 from sonode_utils.models import ANODE, NODE, SONODE, HigherOrderNODE
+from sonode_utils.solve import integrate
 
 ENDS = torch.tensor([0.0, 1.0])
 
@@ -117,3 +118,92 @@ def test_parity_points_of_a_member_depend_on_its_own_seed_only():
     both = systems.parity([2, 3], [7, 8], points=6)
     assert torch.equal(systems.parity([3], [8], points=6)[0], both[1])
     assert (both[0, :, 2:] == 0).all() and both.abs().max() <= 1
+
+
+def fusible(name, activation):
+    rng = generators(range(4))
+    if name == "NODE":
+        return NODE(EnsembleMLP(2, 2, rng, activation=activation))
+    if name == "ANODE":
+        mask = pad_mask([1, 2, 2, 2], 2)
+        mask = torch.cat([mask, mask[:, :1]], -1)
+        f = EnsembleMLP(3, 3, rng, activation=activation, in_mask=mask, out_mask=mask)
+        return ANODE(f, augment=1)
+    f = EnsembleMLP(4, 2, rng, activation=activation, output="tanh")
+    return SONODE(f, EnsembleMLP(2, 2, rng, activation="tanh"))
+
+
+def both_ways(model, times, rtol=1e-4):
+    """Solution and gradients with the graph of the plain field, and without a graph."""
+    x0 = torch.randn(4, 5, 2, generator=torch.Generator().manual_seed(1)).double()
+    features = model.f.in_features
+    options = {"alive": model.alive, "features": features, "rtol": rtol, "atol": rtol}
+    for solve in (
+        lambda: integrate(model.field, model.initial_state(x0), times, **options),
+        lambda: model(x0, times, rtol=rtol, atol=rtol),
+    ):
+        model.zero_grad()
+        path = solve()
+        path.z[:, ~path.failed].sin().sum().backward()
+        yield path, [p.grad.clone() for p in model.parameters()]
+
+
+def relative(a, b):
+    return float((a - b).detach().norm() / b.detach().norm())
+
+
+@pytest.mark.parametrize("name", ["NODE", "ANODE", "SONODE"])
+@pytest.mark.parametrize("activation", ["elu", "tanh", "hardtanh5"])
+def test_a_solve_without_graph_has_the_gradient_of_backpropagation(name, activation):
+    model = fusible(name, activation).double()
+    times = torch.linspace(0, 4, 9).double()  # more than one output in some steps
+    (plain, expected), (fused, gradients) = both_ways(model, times)
+    assert fused.z.grad_fn.name().startswith("Solve") and fused.nfe == plain.nfe
+    assert relative(fused.z, plain.z) < 1e-13
+    for ours, theirs in zip(gradients, expected):
+        assert relative(ours, theirs) < 1e-12
+
+
+def test_a_single_precision_solve_without_graph_agrees_to_rounding():
+    model, x0 = fusible("SONODE", "elu"), torch.ones(4, 5, 2)
+    ends = []
+    for field in (model, lambda x, t: integrate(model.field, model.initial_state(x), t)):
+        model.zero_grad()
+        field(x0, ENDS).z[-1].square().sum().backward()
+        ends.append([p.grad.clone() for p in model.parameters()])
+    for ours, theirs in zip(*ends):
+        assert relative(ours, theirs) < 1e-5
+
+
+def test_without_a_graph_too_members_that_are_out_stand_still():
+    """One is out before the solve, one blows up in it: the others' gradients are the same."""
+    model = fusible("NODE", "elu").double()
+    model.alive = torch.tensor([True, False, True, True])
+    with torch.no_grad():
+        for layer in model.f.layers[0::2]:
+            layer.weight[2] *= 60
+    times = torch.linspace(0, 3, 4).double()
+    (plain, expected), (fused, gradients) = both_ways(model, times)
+    assert fused.failed.tolist() == plain.failed.tolist() == [False, False, True, False]
+    assert fused.nfe == plain.nfe
+    assert torch.equal(fused.z[0, 1], fused.z[-1, 1])
+    for ours, theirs in zip(gradients, expected):
+        assert relative(ours[[0, 3]], theirs[[0, 3]]) < 1e-12
+        assert (ours[1] == 0).all()
+
+
+def test_a_field_of_ones_own_is_not_taken_for_a_network():
+    class Halved(NODE):
+        def field(self, t, z):
+            return self.f(z) / 2
+
+    f, x0 = EnsembleMLP(2, 2, generators([0])), torch.ones(1, 3, 2)
+    slow, fast = Halved(f)(x0, 2 * ENDS).x[-1], NODE(f)(x0, ENDS).x[-1]
+    assert torch.allclose(slow, fast, atol=1e-3)
+
+
+def test_a_network_may_be_solved_backwards_in_time():
+    f, x0 = EnsembleMLP(2, 2, generators([0])).double(), torch.ones(1, 3, 2).double()
+    tight = {"rtol": 1e-9, "atol": 1e-9}
+    there = NODE(f)(x0, ENDS, **tight).x[-1]
+    assert torch.allclose(NODE(f)(there, ENDS.flip(0), **tight).x[-1], x0, atol=1e-7)
