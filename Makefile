@@ -26,6 +26,7 @@ stills: book  ## after a change of an interactive figure: its code and its pictu
 	$(BIN)/python tools/refresh_figures.py
 	@$(BIN)/python tools/build_book.py
 	$(BIN)/python tools/stills.py
+	@$(BIN)/python tools/build_book.py
 
 test: .venv/installed lint  ## everything that must hold, every notebook re-executed (about 20 minutes)
 	SONODE_RESULTS_DIR=$(CURDIR)/_build/test-results $(BIN)/python -m pytest -n 2 --dist loadfile \

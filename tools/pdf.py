@@ -1,18 +1,24 @@
 """Print the whole book to _build/book.pdf: one long page, printed by Chromium.
 
+Paper does not react: the still pictures of assets/stills stand for the interactive figures.
 Needs Debian's package chromium; everything else comes with the book.
 """
 
 import os
-import shutil
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from browser import chromium, open_page, started
 from vendor import vendor
 
 ROOT = Path(__file__).parents[1]
+PAGE_OR_FIGURE = re.compile(
+    r'id="document-(?P<page>[^"]+)"'
+    r'|<script type="application/vnd\.jupyter\.widget-view\+json">.*?</script>',
+    re.DOTALL,
+)
 HIDDEN = ".bd-header, .bd-sidebar, .headerlink, .prev-next-area, .filters, .skip-link"
 STYLE = (
     f"{HIDDEN} {{ display: none !important }}"
@@ -23,18 +29,14 @@ STYLE = (
 
 
 def main(target=ROOT):
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    if chromium is None:
+    if chromium() is None:
         sys.exit("No Chromium here: install the package chromium, then run make pdf again.")
     page = build(Path(target))
     pdf = Path(target) / "_build/book.pdf"
     draft = pdf.with_suffix(".tmp")
-    with sync_playwright() as play:
-        options = {"executable_path": chromium, "args": ["--no-sandbox", "--disable-gpu"]}
-        tab = play.chromium.launch(**options).new_page()
-        tab.goto(page.as_uri())
-        tab.evaluate("window.MathJax?.startup?.promise")
-        tab.wait_for_timeout(3000)  # the interactive figures draw themselves
+    with started(chromium()) as browser:
+        tab = browser.new_page()
+        open_page(tab, page)
         tab.add_style_tag(content=STYLE)
         tab.pdf(path=draft, format="A4", margin=dict.fromkeys(("top", "bottom"), "15mm"))
     os.replace(draft, pdf)
@@ -52,9 +54,24 @@ def build(target):
     if done.returncode or not page.exists():
         print(done.stdout[-4000:], done.stderr[-8000:], sep="\n", file=sys.stderr)
         sys.exit("The single page did not build: the first error above says why.")
-    return Path(
-        shutil.copy(page, target / "_build/singlehtml/all.html")
-    )  # its links start here
+    whole = target / "_build/singlehtml/all.html"  # its links start here
+    whole.write_text(with_stills(page.read_text("utf8")), "utf8")
+    return whole
+
+
+def with_stills(html):
+    """The single page with a picture where each interactive figure would be."""
+    page, count = "", 0
+
+    def picture(found):
+        nonlocal page, count
+        if found["page"]:
+            page, count = found["page"].split("/")[-1], 0
+            return found[0]
+        count += 1
+        return f'<img class="still" alt="" src="_static/stills/{page}-{count - 1}.png">'
+
+    return PAGE_OR_FIGURE.sub(picture, html)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 function render({ model, el }) {
   const { at, y, duffing, network, reach } = model.get("data");
   const { box, controls } = frame(el, model);
-  const svg = picture(box, 760, 380);
+  const svg = picture(box, 760, 394);
   const note = node("p", { class: "note", "aria-live": "polite" }, box);
   const size = { left: 60, width: 680, x: [0, y[0].length - 1] };
   const middle = Math.floor(network.length / 2);
@@ -17,7 +17,7 @@ function render({ model, el }) {
     const top = Math.max(...truth.map(Math.abs)) * 1.1;
     const worst = Math.max(1, ...miss.Duffing.map(Math.abs), ...miss.network.map(Math.abs)) * 1.1;
     const upper = axes(svg, { ...size, top: 25, height: 170, y: [-top, top], title: "output, mV", ylabel: "mV" });
-    const lower = axes(svg, { ...size, top: 230, height: 100, y: [-worst, worst], title: "error, mV", xlabel: "sample of the window", ylabel: "mV" });
+    const lower = axes(svg, { ...size, top: 244, height: 100, y: [-worst, worst], title: "error, mV", xlabel: "sample of the window", ylabel: "mV" });
     const curve = (panel, values, look) => panel.line(values.map((v, n) => [n, v]), look);
     curve(upper, truth, { "stroke-width": 1 });
     curve(upper, duffing[k], { stroke: COLOURS.SONODE, "stroke-dasharray": "6 3" });

@@ -54,7 +54,7 @@ function render({ model, el }) {
     const [f0, p, zeta] = [frequency[i], third[j], damping[k]];
     mark.setAttribute("cx", map.X(LOG(f0)));
     mark.setAttribute("cy", map.Y(LOG(p)));
-    mark.setAttribute("aria-valuetext", `pair at ${f0.toPrecision(2)} Hz, third pole ${p.toPrecision(2)} per second`);
+    mark.setAttribute("aria-label", `poles of the equation: pair at ${f0.toPrecision(2)} Hz, third pole ${p.toPrecision(2)} per second; arrow keys move them`);
     bode.clear();
     bode.line(data.measured.map(cut), { "stroke-width": 1, "stroke-opacity": 0.6 });
     bode.line([[2, data.gain], [15, data.gain]], { "stroke-dasharray": "4 4", "stroke-width": 1.5 });

@@ -1,0 +1,45 @@
+"""What the head of a page tells search engines and link previews: title and description.
+
+The description is the page's own opening: the first sentences of its first plain
+paragraph, as far as they need no formula.
+"""
+
+import re
+from html import escape
+
+from docutils import nodes
+
+LONGEST = 250
+
+
+def describe(app, pagename, templatename, context, doctree):
+    title, book = context.get("title", ""), context.get("docstitle", "")
+    if title == book:
+        context["title"] = "Introduction"  # the first page need not say the name twice
+    if doctree is not None:
+        words = escape(opening(doctree) or f"{title} of the book “{book}”", quote=True)
+        context["metatags"] += f'\n<meta name="description" content="{words}">'
+
+
+def opening(doctree):
+    """The first sentences of the first paragraph that is not all in italics."""
+    for paragraph in doctree.findall(nodes.paragraph):
+        plain = any(not isinstance(part, nodes.emphasis) for part in paragraph)
+        if plain and isinstance(paragraph.parent, nodes.section):
+            sentences = re.split(r"(?<=[.?!])\s+", paragraph.astext().replace("\n", " "))
+            return _within(LONGEST, [s for s in sentences if "\\" not in s])
+    return ""
+
+
+def _within(length, sentences):
+    text = ""
+    for sentence in sentences:
+        if len(text) + len(sentence) > length:
+            break
+        text = f"{text} {sentence}".strip()
+    return text
+
+
+def setup(app):
+    app.connect("html-page-context", describe)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
