@@ -4,16 +4,16 @@ Paper does not react: the still pictures of assets/stills stand for the interact
 Needs Debian's package chromium; everything else comes with the book.
 """
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 from browser import chromium, open_page, started
+from build_book import ROOT, jupyter_book
 from vendor import vendor
 
-ROOT = Path(__file__).parents[1]
+from sonode_utils.files import whole
+
 PAGE_OR_FIGURE = re.compile(
     r'id="document-(?P<page>[^"]+)"'
     r'|<script type="application/vnd\.jupyter\.widget-view\+json">.*?</script>',
@@ -33,30 +33,21 @@ def main(target=ROOT):
         sys.exit("No Chromium here: install the package chromium, then run make pdf again.")
     page = build(Path(target))
     pdf = Path(target) / "_build/book.pdf"
-    draft = pdf.with_suffix(".tmp")
-    with started(chromium()) as browser:
+    with whole(pdf) as draft, started(chromium()) as browser:
         tab = browser.new_page()
         open_page(tab, page)
         tab.add_style_tag(content=STYLE)
         tab.pdf(path=draft, format="A4", margin=dict.fromkeys(("top", "bottom"), "15mm"))
-    os.replace(draft, pdf)
     print(f"The book is at {pdf}")
 
 
 def build(target):
     """All chapters as one HTML page; the path of that page."""
     vendor()
-    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(ROOT)]
-    command += ["--path-output", str(target), "--builder", "singlehtml", "--all", "--quiet"]
-    environment = {**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    page = target / "_build/singlehtml/book/intro.html"
-    if done.returncode or not page.exists():
-        print(done.stdout[-4000:], done.stderr[-8000:], sep="\n", file=sys.stderr)
-        sys.exit("The single page did not build: the first error above says why.")
-    whole = target / "_build/singlehtml/all.html"  # its links start here
-    whole.write_text(with_stills(page.read_text("utf8")), "utf8")
-    return whole
+    page = jupyter_book(target, "singlehtml/book/intro.html", "--builder", "singlehtml")
+    single = target / "_build/singlehtml/all.html"  # its links start here
+    single.write_text(with_stills(page.read_text("utf8")), "utf8")
+    return single
 
 
 def with_stills(html):
