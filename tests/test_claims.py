@@ -59,6 +59,12 @@ def test_shares_have_their_thresholds_at_nine_tenths_and_one_half(hits, verdict)
     assert within(values, -0.1, 0.1).verdict == verdict
 
 
+def test_a_value_on_the_limit_is_on_no_side():
+    on = [0.1] * 3
+    parts = below(on, 0.1), above(on, 0.1), within(on, 0.1, 1), within(on, 0, 0.1)
+    assert {part.verdict for part in parts} == {"contradicted"}
+
+
 def test_nan_is_on_no_side():
     assert below([np.nan] * 3, 1).verdict == above([np.nan] * 3, 0).verdict == "contradicted"
 
