@@ -65,6 +65,10 @@ def test_a_value_on_the_limit_is_on_no_side():
     assert {part.verdict for part in parts} == {"contradicted"}
 
 
+def test_equal_values_give_no_order():
+    assert order([1.0] * 5, [1.0] * 5).verdict == "inconclusive"
+
+
 def test_nan_is_on_no_side():
     assert below([np.nan] * 3, 1).verdict == above([np.nan] * 3, 0).verdict == "contradicted"
 
@@ -83,10 +87,16 @@ def test_exact_holds_up_to_its_tolerance():
         ("ccrr", ("partly", "2 of 4")),
         ("iii", ("partly", "0 of 3")),
         ("i", ("inconclusive", "0 of 1")),
+        ("hh", ("holds", "2 of 2")),
+        ("hr", ("reproduced", "2 of 2")),
+        ("hff", ("fails", "1 of 3")),
+        ("hcf", ("contradicted", "1 of 3")),
+        ("hhf", ("partly", "2 of 3")),
     ],
 )
 def test_several_parts_make_one_verdict(verdicts, combined):
     words = {"r": "reproduced", "c": "contradicted", "i": "inconclusive"}
+    words |= {"h": "holds", "f": "fails"}
     assert combine([Part(words[v], "") for v in verdicts]) == combined
 
 
@@ -144,6 +154,16 @@ def test_the_checked_cell_prints_ids_and_words_only(capsys):
     capsys.readouterr()
     made.verdicts()
     assert capsys.readouterr().out == "P1 reproduced\nP2 fragile\n"
+
+
+@pytest.mark.parametrize(
+    "data, needed, judged",
+    [("real", True, True), ("simulated", False, True), ("simulated", True, False)],
+)
+def test_only_a_claim_about_real_data_goes_unjudged_without_them(data, needed, judged):
+    made = claims.Report("test", profile="paper", seeds=10, data=data)
+    made.judge("B1", above(LOW, 0.5), ours="", needs_real_data=needed)
+    assert (made.claims["B1"]["verdict"] != "not judged") == judged
 
 
 def test_the_catalogue_holds_every_claim():
