@@ -28,14 +28,14 @@ stills: book  ## after a change of an interactive figure: its code and its pictu
 	$(BIN)/python tools/stills.py
 	@$(BIN)/python tools/build_book.py
 
-test: .venv/installed lint  ## everything that must hold, every notebook re-executed (about 20 minutes)
+test: .venv/installed lint  ## everything that must hold, every notebook re-executed (half an hour)
 	SONODE_RESULTS_DIR=$(CURDIR)/_build/test-results $(BIN)/python -m pytest -n 2 --dist loadfile \
 		--nbval-lax --nbval-current-env notebooks tests
 
-check: .venv/installed lint  ## the quick half: lint, unit tests, notebooks on the fast profile (3 minutes)
+check: .venv/installed lint  ## the quick half: lint, unit tests, notebooks on the fast profile, the pages in a browser (ten minutes)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
 
-reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20 SCHEDULER=tcp://host:port
+reproduce: .venv/installed  ## re-execute notebooks in place (about 25 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20 SCHEDULER=tcp://host:port
 	$(BIN)/python tools/execute.py $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(NOTEBOOKS)
 	$(BIN)/python tools/update_readme.py
 	@$(MAKE) --no-print-directory book
@@ -43,7 +43,7 @@ reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes),
 verify-seeds: .venv/installed  ## judge every claim again with fresh seeds and say which turned (as long as reproduce); FIRST=2000, DOUBLE=1
 	$(BIN)/python tools/verify_seeds.py $(if $(FIRST),--first $(FIRST)) $(if $(DOUBLE),--double) $(NOTEBOOKS)
 
-bench: .venv/installed  ## our training against the reference-style loop, as ratios (5 minutes); KEEP=1 stores them for the book
+bench: .venv/installed  ## our training against the reference-style loop, as ratios (ten minutes); KEEP=1 stores them for the book
 	$(BIN)/python benchmarks/run.py $(if $(KEEP),--keep)
 
 lint: .venv/installed  ## format and style, notebooks too (seconds)

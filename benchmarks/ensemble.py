@@ -64,17 +64,24 @@ def contest(name, x0, times, target, iterations, third=None):
     return {"experiment": name, "members": len(x0), "iterations": iterations, **timed}
 
 
-def parity(members, third=None, d=5):
+def parity_task(members, d):
+    """What `contest` asks for: x0, times, target."""
     x0 = systems.parity([d] * members, range(members), points=50)
-    ends = torch.tensor([0.0, 1.0])
-    return contest(f"parity, D = {d}", x0, ends, -x0[None], 1000, third)
+    return x0, torch.tensor([0.0, 1.0]), -x0[None]
+
+
+def trajectory_task(members):
+    times = torch.linspace(0, 10, 50)
+    target = torch.sin(times).view(-1, 1, 1, 1).expand(-1, members, 1, 1)
+    return torch.zeros(members, 1, 1), times, target
+
+
+def parity(members, third=None, d=5):
+    return contest(f"parity, D = {d}", *parity_task(members, d), 1000, third)
 
 
 def trajectory(members, third=None):
-    times = torch.linspace(0, 10, 50)
-    x0, target = torch.zeros(members, 1, 1), torch.sin(times).view(-1, 1, 1, 1)
-    target = target.expand(-1, members, 1, 1)
-    return contest("50-point trajectory", x0, times, target, 500, third)
+    return contest("50-point trajectory", *trajectory_task(members), 500, third)
 
 
 def noise(third=None, levels=8, seeds=20):

@@ -5,7 +5,6 @@ import torch
 from clock import iterate, race
 from tqdm import tqdm
 
-from sonode_utils import systems
 from sonode_utils.ensemble import EnsembleMLP, generators
 from sonode_utils.parallel import by_member, solve, stages
 
@@ -34,14 +33,11 @@ def cost(step):
 
 
 def trajectory(members):
-    times = torch.linspace(0, 10, 50)
-    target = torch.sin(times).view(-1, 1, 1, 1).expand(-1, members, 1, 1)
-    return iterate(*ensemble.ensemble(torch.zeros(members, 1, 1), times, target))
+    return iterate(*ensemble.ensemble(*ensemble.trajectory_task(members)))
 
 
 def parity(d, members=10):
-    x0 = systems.parity([d] * members, range(members), points=50)
-    return iterate(*ensemble.ensemble(x0, torch.tensor([0.0, 1.0]), -x0[None]))
+    return iterate(*ensemble.ensemble(*ensemble.parity_task(members, d)))
 
 
 def driven(samples, d, members=20):

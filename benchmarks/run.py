@@ -21,6 +21,7 @@ import torch
 from tqdm import tqdm
 
 from sonode_utils.claims import RESULTS, write_json
+from sonode_utils.tables import duration
 
 try:
     import with_diffrax
@@ -65,10 +66,6 @@ def line(row):
         ratio = "" if name == "reference" else f" ({base['ms'] / row[name]['ms']:.0f}x)"
         cells.append(f"{row[name]['ms']:9.3g} ms{ratio:>8} {duration(row[name]['seconds']):>9}")
     return " ".join(cells)
-
-
-def duration(seconds):
-    return f"{seconds / 60:.0f} min" if seconds > 120 else f"{seconds:.0f} s"
 
 
 def main():

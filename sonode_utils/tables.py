@@ -8,6 +8,13 @@ def verdict_html(verdict):
     return f'<span class="verdict verdict-{kind}">{verdict}</span>'
 
 
+def duration(seconds):
+    """In seconds, minutes or hours, whichever reads well."""
+    if seconds > 7200:
+        return f"{seconds / 3600:.0f} h"
+    return f"{seconds / 60:.0f} min" if seconds > 120 else f"{seconds:.0f} s"
+
+
 def plain_table_html(head, rows):
     """A table of text; head: (column,), rows: of the same length."""
     return _table(head, [[escape(str(cell)) for cell in row] for row in rows])
