@@ -167,11 +167,12 @@ class Classifier(nn.Module):
     def flow(self, z0, times=(0.0, 1.0), tol=1e-3):
         """The states at the given times: (time, *z0.shape). Counts evaluations in `nfe`."""
         field, shape = self.field(), z0.shape
-        z, self.nfe, _ = integrate(
+        solution = integrate(
             lambda t, z: field(t, z.view(shape)).view_as(z),
             z0.flatten(1)[None], torch.tensor(times), rtol=tol, atol=tol,
         )  # fmt: skip
-        return z.view(-1, *shape)
+        self.nfe = solution.nfe
+        return solution.z.view(-1, *shape)
 
     def read_out(self, z):
         """Logits (batch, 10) from the positions in the state z."""

@@ -12,8 +12,10 @@ over the accepted steps with the transposed tableau, and finds the gradient that
 backpropagation through them finds.
 """
 
+import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 from torchdiffeq._impl.dopri5 import _DORMAND_PRINCE_SHAMPINE_TABLEAU as TABLEAU
@@ -49,7 +51,8 @@ class Step(NamedTuple):
 def dopri5(guard, z0, times, rtol, atol, max_steps, tape=None):
     """z0: (member, batch, feature); times: (time,), increasing -> (time, *z0.shape).
 
-    guard: the field, as `solve.Guard`: it holds still the members that are out.
+    guard: the field, as `solve.Guard`: it holds still the members that are out, and may
+    know the steps of a solve like this one.
     tape: a list to write the accepted steps on, where `Solve` is to go back over them.
     """
     z, t = z0, float(times[0])
@@ -57,19 +60,22 @@ def dopri5(guard, z0, times, rtol, atol, max_steps, tape=None):
     if tape is not None:
         tape.append(Step(0.0, guard.mask, None, guard.field.kept[-1:]))
     guard.drop(~(z + f).detach().isfinite().all(-1).all(-1))
-    smallest = SMALLEST_STEP * float(times[-1] - times[0])
-    h = _first_step(guard, times[0], z, rtol, atol, f)
+    whole = float(times[-1] - times[0])
+    plan, guard.steps = mesh(guard.steps, whole), []
+    h = plan.pop() if plan else _first_step(guard, times[0], z, rtol, atol, f)
     trajectory, steps, k = [z[None]], 0, z.new_empty(7, *z.shape)
-    clock = times.tolist()
+    clock, smallest = times.tolist(), SMALLEST_STEP * whole
     while len(clock) > 1:
         h, steps = max(h, smallest), steps + 1
         z_next, stages = _step(guard, t, z, f, h, k)
         errors = _errors(guard, z, z_next, k, h, rtol, atol)
         worst = float(errors.max())
-        if worst > 1 and (h <= smallest or steps > max_steps):
-            guard.drop(errors == worst)
-            f, steps, worst = torch.where(guard.alive[:, None, None], f, 0), 0, 0.0
-        elif worst <= 1:
+        if worst > 1:
+            plan = []
+            if h <= smallest or steps > max_steps:
+                guard.drop(errors == worst)
+                f, steps, worst = torch.where(guard.alive[:, None, None], f, 0), 0, 0.0
+        else:
             due = [s for s in clock[1:] if s <= t + h]
             weights = _interpolant([(s - t) / h for s in due], h).to(z)
             if due:
@@ -78,9 +84,26 @@ def dopri5(guard, z0, times, rtol, atol, max_steps, tape=None):
             if tape is not None:
                 tape.append(Step(h, guard.mask, weights, guard.field.kept[-6:]))
                 guard.field.kept.clear()
+            guard.steps.append((h, worst))
             t, z, f = t + h, z_next, stages[-1]
-        h *= _growth(worst)
+        h = plan.pop() if plan else h * _growth(worst)
     return torch.cat(trajectory)
+
+
+def mesh(steps, whole):
+    """The lengths of the fewest steps that should do, the last one first.
+
+    steps: the accepted (length, error) of a solve of much the same field, or nothing. Each
+    says how long a step may be there; the new ones have equal shares of what is allowed.
+    """
+    if not steps:
+        return []
+    lengths, errors = zip(*steps)
+    ends = np.cumsum([0, *lengths])
+    needed = np.cumsum([0, *(1 / _growth(error) for error in errors)])  # steps, up to there
+    total = np.interp(whole, ends, needed)
+    marks = np.interp(np.linspace(0, total, math.ceil(total) + 1), needed, ends)
+    return (np.diff(marks) * (1 + 1e-9)).tolist()[::-1]  # not short of the end by a rounding
 
 
 def _first_step(guard, t, z, rtol, atol, f):

@@ -32,6 +32,7 @@ class NODE(nn.Module):
         self.f = f
         self.alive = None  # (member,); `fit` puts out the members that diverge
         self.nfe = 0
+        self.remembers, self.steps = False, []  # `fit`: each solve plans its steps by the last
 
     def initial_state(self, x0):
         """x0: (member, batch, d) -> z(t0): (member, batch, feature)."""
@@ -54,9 +55,12 @@ class NODE(nn.Module):
         """Solve from x0: (member, batch, d) at `times`; `solver` goes to `integrate`."""
         z0 = self.initial_state(x0)
         features = getattr(self.f, "in_features", None)
-        solver = {"features": features, "network": self.network(), **solver}
-        z, self.nfe, failed = integrate(self.field, z0, times, alive=self.alive, **solver)
-        return Trajectory(self.readout(z), z, self.nfe, failed)
+        known = {"features": features, "network": self.network(), "alive": self.alive}
+        if self.remembers:
+            known["steps"] = self.steps
+        done = integrate(self.field, z0, times, **{**known, **solver})
+        self.nfe, self.steps = done.nfe, done.steps
+        return Trajectory(self.readout(done.z), done.z, done.nfe, done.failed)
 
     @torch.no_grad()
     def tight(self, x0, times):
@@ -65,7 +69,7 @@ class NODE(nn.Module):
         A member that cannot be solved even so comes back as NaN.
         """
         twin = copy.deepcopy(self).double()
-        twin.alive = None
+        twin.alive, twin.remembers = None, False
         return twin(x0.double(), times.double(), rtol=1e-8, atol=1e-8)
 
 

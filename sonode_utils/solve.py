@@ -19,11 +19,12 @@ class Solution(NamedTuple):
     z: torch.Tensor
     nfe: int
     failed: torch.Tensor
+    steps: list  # (length, error) of those that `dopri5` accepted
 
 
 def integrate(
     field, z0, times, *, method="dopri5", rtol=1e-3, atol=1e-3, alive=None, features=None,
-    network=None, max_steps=5000, **options,
+    network=None, steps=(), max_steps=5000, **options,
 ):  # fmt: skip
     """Solve z' = field(t, z) for all members at once.
 
@@ -34,13 +35,15 @@ def integrate(
 
     z0: (member, batch, feature); times: (time,); alive: (member,), False = do not move;
     features: (member,), how many features are real where members are padded; network: the
-    EnsembleMLP that the field is, as in `ensemble.Fused`: the same, without a graph.
+    EnsembleMLP that the field is, as in `ensemble.Fused`: the same, without a graph;
+    steps: those of a `Solution` of much the same field, from which `dopri5` plans its own,
+    where the library's rule would begin with some that are shorter than they need be.
     """
     _check(z0, times)
     times = times.to(z0)
     if times[0] > times[-1]:
         field, times, network = _reversed(field), -times, None
-    guard = Guard(field, z0, alive, features)
+    guard = Guard(field, z0, alive, features, steps)
     if method == "dopri5" and network is not None:
         z = _fused(guard, network, z0, times, rtol, atol, max_steps)
     elif method == "dopri5":
@@ -51,7 +54,7 @@ def integrate(
     failed = ~z.isfinite().all(-1).all(-1).all(0) | guard.failed
     if failed.any():
         z = torch.where(failed[:, None, None], torch.nan, z)
-    return Solution(z, guard.nfe, failed)
+    return Solution(z, guard.nfe, failed, guard.steps)
 
 
 def _fused(guard, network, z0, times, *options):
@@ -104,8 +107,8 @@ def reversal_error(field, z0, times, **solver):
 class Guard:
     """Counts evaluations, holds still the members that are out, and norms the rest."""
 
-    def __init__(self, field, z0, alive, features):
-        self.field, self.nfe = field, 0
+    def __init__(self, field, z0, alive, features, steps=()):
+        self.field, self.nfe, self.steps = field, 0, steps
         everyone = torch.ones(z0.shape[0], dtype=torch.bool, device=z0.device)
         self.alive = everyone if alive is None else alive.to(z0.device, copy=True)
         self.failed = torch.zeros_like(everyone)

@@ -1,6 +1,7 @@
 """Training a whole ensemble: every member its own loss, its own fate."""
 
 import math
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -32,12 +33,14 @@ def fit(model, loss, *, iterations, lr=0.01, label="training"):
 
     loss: () -> (member,). The sum is differentiated, and since no parameter is shared
     each member descends its own loss. A member whose loss or gradient is not finite is
-    put back to its last good weights and stays there, the others go on.
+    put back to its last good weights and stays there, the others go on. The solver plans
+    its steps by those of the last iteration, whose field was nearly the same.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimiser = torch.optim.Adam(parameters, lr=lr)
+    optimiser = torch.optim.Adam(parameters, lr=lr, fused=True)
     losses, evaluations, alive, last_good = [], [], None, None
-    with tqdm(range(iterations), desc=label, unit="it", mininterval=1.0) as bar:
+    bar = tqdm(range(iterations), desc=label, unit="it", mininterval=1.0)
+    with bar, remembering(model):
         for _ in bar:
             optimiser.zero_grad()
             value = loss()
@@ -58,10 +61,21 @@ def fit(model, loss, *, iterations, lr=0.01, label="training"):
     return History(torch.stack(losses), torch.tensor(evaluations), ~alive)
 
 
+@contextmanager
+def remembering(model):
+    """Inside, each of the model's solves plans its steps by those of the last."""
+    model.remembers, model.steps = True, []
+    try:
+        yield
+    finally:
+        model.remembers = False
+
+
 def _finite_gradients(parameters):
     """(member,): True where no gradient of that member is infinite or undefined."""
-    finite = [p.grad.flatten(1).isfinite().all(1) for p in parameters if p.grad is not None]
-    return torch.stack(finite).all(0)
+    # Zero times a number is zero unless the number is infinite or undefined.
+    none = [(0 * p.grad.flatten(1)).sum(1) for p in parameters if p.grad is not None]
+    return torch.stack(none).sum(0) == 0
 
 
 @torch.no_grad()

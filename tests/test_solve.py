@@ -1,9 +1,13 @@
 """The solver on problems with a closed form, and against torchdiffeq itself."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 from torchdiffeq import odeint
 
+from sonode_utils.dopri5 import mesh
 from sonode_utils.ensemble import EnsembleMLP, generators
 from sonode_utils.solve import integrate, reversal_error
 
@@ -144,3 +148,48 @@ def test_reversal_brings_an_easy_flow_back_and_not_a_coarse_one():
 def test_bad_input_is_named(field, z0, times, words):
     with pytest.raises(ValueError, match=words):
         integrate(field, z0, times)
+
+
+def test_a_mesh_has_the_fewest_steps_that_what_is_known_of_the_errors_allows():
+    exact = 0.9**5  # the error at which a step is just as long as it should be
+    assert mesh([], 1.0) == []
+    assert np.allclose(
+        mesh([(0.5, exact), (0.25, exact), (0.25, exact)], 1.0), [0.25, 0.25, 0.5]
+    )
+    assert np.allclose(mesh([(0.25, exact)] * 4, 1.0), 0.25)
+    assert np.allclose(mesh([(0.25, exact / 2**5)] * 4, 1.0), 0.5)
+    assert np.allclose(mesh([(0.3, exact)] * 4, 1.0), 0.25)  # 3.3 steps are 4, all alike
+    assert sum(mesh([(0.1, exact), (0.9, exact)], 1.0)) >= 1.0
+
+
+def planned(field, z0, times, other=None, **tol):
+    """A cold solve, and one that plans by a solve of the same field, or of another one."""
+    cold = integrate(field, z0, times, **tol)
+    return cold, integrate(
+        field, z0, times, steps=integrate(other or field, z0, times, **tol).steps, **tol
+    )
+
+
+def test_a_planned_solve_needs_fewer_evaluations_and_is_as_accurate():
+    z0 = torch.tensor([1.0, 0.0], dtype=torch.float64).view(1, 1, 2)
+    times = torch.linspace(0, 3, 7, dtype=torch.float64)
+    exact = torch.stack([times.cos(), -times.sin()], -1)
+    for tol in (1e-3, 1e-6, 1e-9):
+        cold, warm = planned(oscillator, z0, times, rtol=tol, atol=tol)
+        assert warm.nfe < cold.nfe
+        assert all(error <= 1 for _, error in warm.steps)
+        assert (warm.z[:, 0, 0] - exact).abs().max() < 20 * tol
+
+
+def test_a_plan_that_is_too_bold_is_given_up_and_costs_no_accuracy():
+    z0, times = torch.ones(1, 1, 2, dtype=torch.float64), torch.tensor([0.0, 2.0])
+    bold = planned(lambda t, z: -20 * z, z0, times, lambda t, z: -0.01 * z, **TIGHT)[1]
+    assert torch.allclose(bold.z[-1], z0 * math.exp(-40), atol=1e-7)
+    assert not bold.failed.any()
+
+
+def test_a_plan_for_a_shorter_interval_is_carried_on():
+    z0, times = torch.ones(1, 1, 2, dtype=torch.float64), torch.tensor([0.0, 0.5, 4.0])
+    steps = integrate(decay, z0, times[:2], **TIGHT).steps
+    z = integrate(decay, z0, times, steps=steps, **TIGHT).z
+    assert torch.allclose(z[-1], z0 * math.exp(-4), atol=1e-7)

@@ -48,6 +48,19 @@ def test_training_lowers_every_members_loss():
     assert (history.nfe > 0).all() and not history.diverged.any()
 
 
+def test_training_plans_its_steps_and_so_needs_fewer_evaluations():
+    model, history = train(range(5))
+    cold = model(data(range(5)), TIMES).nfe
+    assert history.nfe[-1] < cold == model(data(range(5)), TIMES).nfe
+
+
+def test_a_model_forgets_its_steps_when_training_is_broken_off():
+    model = NODE(EnsembleMLP(2, 2, generators([0])))
+    with pytest.raises(ZeroDivisionError):
+        fit(model, lambda: 1 / 0, iterations=1)
+    assert not model.remembers
+
+
 class Pushed(torch.nn.Module):
     """A network whose members can be pushed over the edge: f(z) + push z^2."""
 
