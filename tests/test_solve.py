@@ -183,9 +183,11 @@ def test_a_planned_solve_needs_fewer_evaluations_and_is_as_accurate():
 
 def test_a_plan_that_is_too_bold_is_given_up_and_costs_no_accuracy():
     z0, times = torch.ones(1, 1, 2, dtype=torch.float64), torch.tensor([0.0, 2.0])
-    bold = planned(lambda t, z: -20 * z, z0, times, lambda t, z: -0.01 * z, **TIGHT)[1]
+    slow, fast = (lambda t, z: -z), (lambda t, z: -20 * z)
+    cold, bold = planned(fast, z0, times, slow, **TIGHT)
     assert torch.allclose(bold.z[-1], z0 * math.exp(-40), atol=1e-7)
     assert not bold.failed.any()
+    assert bold.nfe < cold.nfe + 30
 
 
 def test_a_plan_for_a_shorter_interval_is_carried_on():
@@ -193,3 +195,12 @@ def test_a_plan_for_a_shorter_interval_is_carried_on():
     steps = integrate(decay, z0, times[:2], **TIGHT).steps
     z = integrate(decay, z0, times, steps=steps, **TIGHT).z
     assert torch.allclose(z[-1], z0 * math.exp(-4), atol=1e-7)
+
+
+def test_a_plan_reaches_the_end_without_one_more_step_for_a_rounding():
+    z0 = torch.ones(1, 1, 2, dtype=torch.float64)
+    for end in np.random.default_rng(0).uniform(0.1, 9, 40):
+        times = torch.tensor([0.1, 0.1 + end], dtype=torch.float64)
+        first = integrate(oscillator, z0, times)
+        again = integrate(oscillator, z0, times, steps=first.steps)
+        assert len(again.steps) == len(mesh(first.steps, float(times[1] - times[0])))
