@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from sonode_utils.ensemble import generators
-from sonode_utils.parallel import solve
+from sonode_utils.parallel import affine, solve
 from sonode_utils.train import History, fit
 
 SHAPES = {"ANODE": (2, 2), "SONODE": (2, 1), "TONODE": (3, 1)}  # rows of z, rows learnt
@@ -81,10 +81,16 @@ class Forced(nn.Module):
         return field
 
     def forward(self, x0, u, guess=None, **options):
-        """The free run from x(0) = x0 under u (from `parallel.stages`), as `solve` gives it."""
-        options = {"alive": self.alive, **options}
-        done = solve(
-            self.field(), self.initial_state(x0), u, dt=self.dt, guess=guess, **options
+        """The free run from x(0) = x0 under u (from `parallel.stages`), as `solve` gives it.
+
+        guess and options are for the cubic model, which needs Newton's method.
+        """
+        known = self.field(), self.initial_state(x0), u
+        same = {"dt": self.dt, "alive": self.alive}
+        done = (
+            solve(*known, guess=guess, **same, **options)
+            if self.cubic
+            else affine(*known, **same)
         )
         self.nfe = done.nfe
         return done

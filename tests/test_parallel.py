@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 from torchdiffeq import odeint
 
 from sonode_utils.ensemble import EnsembleMLP, generators
-from sonode_utils.parallel import NotConverged, by_member, scan, solve, stages, step, subgrid
+from sonode_utils.parallel import (
+    NotConverged,
+    affine,
+    by_member,
+    scan,
+    scan_constant,
+    solve,
+    stages,
+    step,
+    subgrid,
+)
 
 
 def signal(samples, channels=1, seed=0):
@@ -124,6 +134,57 @@ def test_a_linear_field_needs_one_step_and_one_to_see_it():
         return torch.stack([z[1], u[0] - 0.3 * z[0] - 0.1 * z[1]])
 
     assert solve(linear, start(2, 4), stages(signal(500))).newton == 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 70), st.integers(1, 3), st.integers(0, 10_000))
+def test_with_one_matrix_for_all_samples_the_cheap_scan_is_the_scan(d, n, members, seed):
+    stream = torch.Generator().manual_seed(seed)
+    A = torch.randn(d, d, members, generator=stream, dtype=torch.float64) / d
+    b = torch.randn(d, n, members, generator=stream, dtype=torch.float64)
+    expected = scan(A[:, :, None].expand(-1, -1, n, -1), b)
+    torch.testing.assert_close(scan_constant(A, b), expected, rtol=1e-9, atol=1e-9)
+
+
+class Spring:
+    """x'' = u - k x - c v + q, each member its own numbers: affine in the state."""
+
+    def __init__(self, members=3):
+        stream = torch.Generator().manual_seed(4)
+        self.w = torch.rand(3, members, generator=stream, dtype=torch.float64).requires_grad_()
+
+    def __call__(self, z, u):
+        k, c, q = self.w
+        return torch.stack([z[1] + 0 * u[0], u[0] - k * z[0] - c * z[1] + q])
+
+
+@pytest.mark.parametrize("samples", [2, 3, 120])
+def test_an_affine_field_needs_no_newton_and_its_gradients_are_exact(samples):
+    """Of parameters, initial state and input alike."""
+    field, z0 = Spring(), start(2, 3).requires_grad_()
+    u = stages(signal(samples), substeps=3).requires_grad_()
+    plain, done = loop(field, z0, u, dt=0.5), affine(field, z0, u, dt=0.5)
+    torch.testing.assert_close(done.z, plain, rtol=0, atol=1e-12)
+    for a, b in zip(gradients(done.z, [field.w, z0, u]), gradients(plain, [field.w, z0, u])):
+        assert (a - b).abs().max() <= 1e-11 * b.abs().max()
+
+
+def test_an_affine_member_that_blows_up_is_reported_and_leaves_the_others_alone():
+    rate = torch.tensor([-1.0, 9.0], dtype=torch.float64, requires_grad=True)
+    z0, u = torch.ones(1, 2, dtype=torch.float64), stages(signal(300))
+    done = affine(lambda z, u: rate * z + u, z0, u)
+    assert done.failed.tolist() == [False, True] and done.z[..., 1].isnan().all()
+    alone = affine(lambda z, u: rate[:1] * z + u, z0[:, :1], u)
+    assert torch.equal(done.z[..., 0], alone.z[..., 0])
+    ours, theirs = (torch.autograd.grad(x.z[..., 0].sum(), rate)[0][0] for x in (done, alone))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_an_affine_member_that_is_out_is_held_still():
+    field, u, z0 = Spring(), stages(signal(50)), start(2, 3)
+    done = affine(field, z0, u, alive=torch.tensor([True, False, True]))
+    torch.testing.assert_close(done.z[:, :, 1], z0[:, None, 1].expand(2, 50))
+    torch.testing.assert_close(done.z[:, :, 0], affine(field, z0, u).z[:, :, 0])
 
 
 def test_a_good_guess_saves_steps_and_changes_nothing():
