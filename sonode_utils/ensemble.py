@@ -153,9 +153,14 @@ class Fused:
         return self.grads
 
 
-def _activate(activation, h):
+def _activate(activation, h, many=16_000):
     """activation(h), in place where most of the time goes."""
-    return nn.functional.elu_(h) if isinstance(activation, nn.ELU) else activation(h)
+    if not isinstance(activation, nn.ELU):
+        return activation(h)
+    if h.numel() < many:
+        return nn.functional.elu_(h)
+    # e^h - 1 is never below h, and exp takes a third of the time of ELU's expm1.
+    return torch.maximum(h, h.clamp(max=0).exp_().sub_(1), out=h)
 
 
 def _through(activation, y, grad):

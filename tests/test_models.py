@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sonode_utils import systems
+from sonode_utils import ensemble, systems
 from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, generators, pad_mask
 from sonode_utils.models import ANODE, NODE, SONODE, HigherOrderNODE
 from sonode_utils.solve import integrate
@@ -162,6 +162,14 @@ def test_a_solve_without_graph_has_the_gradient_of_backpropagation(name, activat
     assert relative(fused.z, plain.z) < 1e-13
     for ours, theirs in zip(gradients, expected):
         assert relative(ours, theirs) < 1e-12
+
+
+def test_many_values_go_through_elu_as_few_do():
+    h = torch.linspace(-30, 30, 40_001).double().view(1, 1, -1)
+    h[0, 0, :3] = torch.tensor([-torch.inf, torch.inf, torch.nan])
+    expected = torch.nn.functional.elu(h)
+    ours = ensemble._activate(torch.nn.ELU(), h.clone())
+    torch.testing.assert_close(ours, expected, rtol=0, atol=3e-16, equal_nan=True)
 
 
 def test_a_single_precision_solve_without_graph_agrees_to_rounding():
