@@ -52,7 +52,7 @@ def dopri5(guard, z0, times, rtol, atol, max_steps, tape=None):
     """z0: (member, batch, feature); times: (time,), increasing -> (time, *z0.shape).
 
     guard: the field, as `solve.Guard`: it holds still the members that are out, and may
-    know the steps of a solve like this one.
+    have a plan from solves like this one.
     tape: a list to write the accepted steps on, where `Solve` is to go back over them.
     """
     z, t = z0, float(times[0])
@@ -61,8 +61,8 @@ def dopri5(guard, z0, times, rtol, atol, max_steps, tape=None):
         tape.append(Step(0.0, guard.mask, None, guard.field.kept[-1:]))
     guard.drop(~(z + f).detach().isfinite().all(-1).all(-1))
     whole = float(times[-1] - times[0])
-    plan, guard.steps = mesh(guard.steps, whole), []
-    h = plan.pop() if plan else _first_step(guard, times[0], z, rtol, atol, f)
+    lengths, taken = mesh(guard.plan, whole), []
+    h = lengths.pop() if lengths else _first_step(guard, times[0], z, rtol, atol, f)
     trajectory, steps, k = [z[None]], 0, z.new_empty(7, *z.shape)
     clock, smallest = times.tolist(), SMALLEST_STEP * whole
     while len(clock) > 1:
@@ -71,7 +71,7 @@ def dopri5(guard, z0, times, rtol, atol, max_steps, tape=None):
         errors = _errors(guard, z, z_next, k, h, rtol, atol)
         worst = float(errors.max())
         if worst > 1:
-            plan = []
+            lengths = []
             if h <= smallest or steps > max_steps:
                 guard.drop(errors == worst)
                 f, steps, worst = torch.where(guard.alive[:, None, None], f, 0), 0, 0.0
@@ -84,9 +84,11 @@ def dopri5(guard, z0, times, rtol, atol, max_steps, tape=None):
             if tape is not None:
                 tape.append(Step(h, guard.mask, weights, guard.field.kept[-6:]))
                 guard.field.kept.clear()
-            guard.steps.append((h, worst))
+            taken.append((h, worst))
             t, z, f = t + h, z_next, stages[-1]
-        h = plan.pop() if plan else h * _growth(worst)
+        h = lengths.pop() if lengths else h * _growth(worst)
+    if guard.plan is not None:
+        guard.plan[:] = taken
     return torch.cat(trajectory)
 
 

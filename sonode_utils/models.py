@@ -32,7 +32,7 @@ class NODE(nn.Module):
         self.f = f
         self.alive = None  # (member,); `fit` puts out the members that diverge
         self.nfe = 0
-        self.remembers, self.steps = False, []  # `fit`: each solve plans its steps by the last
+        self.plan = None  # a `solve.Plan` while `fit` trains
 
     def initial_state(self, x0):
         """x0: (member, batch, d) -> z(t0): (member, batch, feature)."""
@@ -56,10 +56,8 @@ class NODE(nn.Module):
         z0 = self.initial_state(x0)
         features = getattr(self.f, "in_features", None)
         known = {"features": features, "network": self.network(), "alive": self.alive}
-        if self.remembers:
-            known["steps"] = self.steps
-        done = integrate(self.field, z0, times, **{**known, **solver})
-        self.nfe, self.steps = done.nfe, done.steps
+        done = integrate(self.field, z0, times, plan=self.plan, **{**known, **solver})
+        self.nfe = done.nfe
         return Trajectory(self.readout(done.z), done.z, done.nfe, done.failed)
 
     @torch.no_grad()
@@ -69,7 +67,7 @@ class NODE(nn.Module):
         A member that cannot be solved even so comes back as NaN.
         """
         twin = copy.deepcopy(self).double()
-        twin.alive, twin.remembers = None, False
+        twin.alive = None
         return twin(x0.double(), times.double(), rtol=1e-8, atol=1e-8)
 
 

@@ -13,18 +13,24 @@ from sonode_utils.dopri5 import Solve, dopri5
 from sonode_utils.ensemble import Fused
 
 
+class Plan(list):
+    """The steps (length, error) that `dopri5` took last, for it to plan the next ones by."""
+
+    def __deepcopy__(self, memo):
+        return None  # the copy of a model in training is a model that starts anew
+
+
 class Solution(NamedTuple):
     """z: (time, member, batch, feature), NaN for the members in `failed`: (member,)."""
 
     z: torch.Tensor
     nfe: int
     failed: torch.Tensor
-    steps: list  # (length, error) of those that `dopri5` accepted
 
 
 def integrate(
     field, z0, times, *, method="dopri5", rtol=1e-3, atol=1e-3, alive=None, features=None,
-    network=None, steps=(), max_steps=5000, **options,
+    network=None, plan=None, max_steps=5000, **options,
 ):  # fmt: skip
     """Solve z' = field(t, z) for all members at once.
 
@@ -36,14 +42,14 @@ def integrate(
     z0: (member, batch, feature); times: (time,); alive: (member,), False = do not move;
     features: (member,), how many features are real where members are padded; network: the
     EnsembleMLP that the field is, as in `ensemble.Fused`: the same, without a graph;
-    steps: those of a `Solution` of much the same field, from which `dopri5` plans its own,
-    where the library's rule would begin with some that are shorter than they need be.
+    plan: a `Plan`, from earlier solutions of much the same field; without one `dopri5` begins
+    as the library does, with steps that are shorter than they need be.
     """
     _check(z0, times)
     times = times.to(z0)
     if times[0] > times[-1]:
         field, times, network = _reversed(field), -times, None
-    guard = Guard(field, z0, alive, features, steps)
+    guard = Guard(field, z0, alive, features, plan)
     if method == "dopri5" and network is not None:
         z = _fused(guard, network, z0, times, rtol, atol, max_steps)
     elif method == "dopri5":
@@ -54,7 +60,7 @@ def integrate(
     failed = ~z.isfinite().all(-1).all(-1).all(0) | guard.failed
     if failed.any():
         z = torch.where(failed[:, None, None], torch.nan, z)
-    return Solution(z, guard.nfe, failed, guard.steps)
+    return Solution(z, guard.nfe, failed)
 
 
 def _fused(guard, network, z0, times, *options):
@@ -107,8 +113,8 @@ def reversal_error(field, z0, times, **solver):
 class Guard:
     """Counts evaluations, holds still the members that are out, and norms the rest."""
 
-    def __init__(self, field, z0, alive, features, steps=()):
-        self.field, self.nfe, self.steps = field, 0, steps
+    def __init__(self, field, z0, alive, features, plan=None):
+        self.field, self.nfe, self.plan = field, 0, plan
         everyone = torch.ones(z0.shape[0], dtype=torch.bool, device=z0.device)
         self.alive = everyone if alive is None else alive.to(z0.device, copy=True)
         self.failed = torch.zeros_like(everyone)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from tqdm import tqdm
 
+from sonode_utils.solve import Plan
+
 
 class History(NamedTuple):
     """loss: (iteration, member), before that iteration's step, NaN once a member is out;
@@ -40,7 +42,7 @@ def fit(model, loss, *, iterations, lr=0.01, label="training"):
     optimiser = torch.optim.Adam(parameters, lr=lr, fused=True)
     losses, evaluations, alive, last_good = [], [], None, None
     bar = tqdm(range(iterations), desc=label, unit="it", mininterval=1.0)
-    with bar, remembering(model):
+    with bar, planning(model):
         for _ in bar:
             optimiser.zero_grad()
             value = loss()
@@ -62,13 +64,13 @@ def fit(model, loss, *, iterations, lr=0.01, label="training"):
 
 
 @contextmanager
-def remembering(model):
+def planning(model):
     """Inside, each of the model's solves plans its steps by those of the last."""
-    model.remembers, model.steps = True, []
+    model.plan = Plan()
     try:
         yield
     finally:
-        model.remembers = False
+        model.plan = None
 
 
 def _finite_gradients(parameters):

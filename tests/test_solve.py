@@ -9,7 +9,7 @@ from torchdiffeq import odeint
 
 from sonode_utils.dopri5 import mesh
 from sonode_utils.ensemble import EnsembleMLP, generators
-from sonode_utils.solve import integrate, reversal_error
+from sonode_utils.solve import Plan, integrate, reversal_error
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 TIMES = torch.linspace(0, 2, 7, dtype=torch.float64)
@@ -164,9 +164,12 @@ def test_a_mesh_has_the_fewest_steps_that_what_is_known_of_the_errors_allows():
 
 def planned(field, z0, times, other=None, **tol):
     """A cold solve, and one that plans by a solve of the same field, or of another one."""
-    cold = integrate(field, z0, times, **tol)
-    return cold, integrate(
-        field, z0, times, steps=integrate(other or field, z0, times, **tol).steps, **tol
+    plan = Plan()
+    integrate(other or field, z0, times, plan=plan, **tol)
+    return (
+        integrate(field, z0, times, **tol),
+        integrate(field, z0, times, plan=plan, **tol),
+        plan,
     )
 
 
@@ -175,16 +178,16 @@ def test_a_planned_solve_needs_fewer_evaluations_and_is_as_accurate():
     times = torch.linspace(0, 3, 7, dtype=torch.float64)
     exact = torch.stack([times.cos(), -times.sin()], -1)
     for tol in (1e-3, 1e-6, 1e-9):
-        cold, warm = planned(oscillator, z0, times, rtol=tol, atol=tol)
+        cold, warm, plan = planned(oscillator, z0, times, rtol=tol, atol=tol)
         assert warm.nfe < cold.nfe
-        assert all(error <= 1 for _, error in warm.steps)
+        assert all(error <= 1 for _, error in plan)
         assert (warm.z[:, 0, 0] - exact).abs().max() < 20 * tol
 
 
 def test_a_plan_that_is_too_bold_is_given_up_and_costs_no_accuracy():
     z0, times = torch.ones(1, 1, 2, dtype=torch.float64), torch.tensor([0.0, 2.0])
     slow, fast = (lambda t, z: -z), (lambda t, z: -20 * z)
-    cold, bold = planned(fast, z0, times, slow, **TIGHT)
+    cold, bold, _ = planned(fast, z0, times, slow, **TIGHT)
     assert torch.allclose(bold.z[-1], z0 * math.exp(-40), atol=1e-7)
     assert not bold.failed.any()
     assert bold.nfe < cold.nfe + 30
@@ -192,8 +195,9 @@ def test_a_plan_that_is_too_bold_is_given_up_and_costs_no_accuracy():
 
 def test_a_plan_for_a_shorter_interval_is_carried_on():
     z0, times = torch.ones(1, 1, 2, dtype=torch.float64), torch.tensor([0.0, 0.5, 4.0])
-    steps = integrate(decay, z0, times[:2], **TIGHT).steps
-    z = integrate(decay, z0, times, steps=steps, **TIGHT).z
+    plan = Plan()
+    integrate(decay, z0, times[:2], plan=plan, **TIGHT)
+    z = integrate(decay, z0, times, plan=plan, **TIGHT).z
     assert torch.allclose(z[-1], z0 * math.exp(-4), atol=1e-7)
 
 
@@ -201,6 +205,8 @@ def test_a_plan_reaches_the_end_without_one_more_step_for_a_rounding():
     z0 = torch.ones(1, 1, 2, dtype=torch.float64)
     for end in np.random.default_rng(0).uniform(0.1, 9, 40):
         times = torch.tensor([0.1, 0.1 + end], dtype=torch.float64)
-        first = integrate(oscillator, z0, times)
-        again = integrate(oscillator, z0, times, steps=first.steps)
-        assert len(again.steps) == len(mesh(first.steps, float(times[1] - times[0])))
+        plan = Plan()
+        integrate(oscillator, z0, times, plan=plan)
+        lengths = mesh(plan, float(times[1] - times[0]))
+        integrate(oscillator, z0, times, plan=plan)
+        assert len(plan) == len(lengths)

@@ -1,5 +1,7 @@
 """Training: the ensemble must do what each member would have done alone."""
 
+import copy
+
 import pytest
 import torch
 
@@ -54,11 +56,22 @@ def test_training_plans_its_steps_and_so_needs_fewer_evaluations():
     assert history.nfe[-1] < cold == model(data(range(5)), TIMES).nfe
 
 
+def test_a_copy_made_in_training_starts_its_solves_anew():
+    model, copies = NODE(EnsembleMLP(2, 2, generators([0]))), []
+
+    def loss():
+        copies.append(copy.deepcopy(model))
+        return mse(model(data([0]), TIMES).x[-1], -data([0]))
+
+    fit(model, loss, iterations=3)
+    assert model.plan is None and all(c.plan is None for c in copies)
+
+
 def test_a_model_forgets_its_steps_when_training_is_broken_off():
     model = NODE(EnsembleMLP(2, 2, generators([0])))
     with pytest.raises(ZeroDivisionError):
         fit(model, lambda: 1 / 0, iterations=1)
-    assert not model.remembers
+    assert model.plan is None
 
 
 class Pushed(torch.nn.Module):
