@@ -11,7 +11,7 @@ KEEP ?=
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf stills test check reproduce verify-seeds bench clean lint
+.PHONY: help book pdf stills test check coverage reproduce verify-seeds bench clean lint
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -34,6 +34,14 @@ test: .venv/installed lint  ## everything that must hold, every notebook re-exec
 
 check: .venv/installed lint  ## the quick half: lint, unit tests, notebooks on the fast profile, the pages in a browser (ten minutes)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+
+# The tests of the package itself; those of the book, its tools and its pages run no line of it alone.
+UNIT := $(filter-out $(addprefix tests/test_,$(addsuffix .py,book browser environment notebooks readme reproduce tools)),$(wildcard tests/test_*.py))
+
+coverage: .venv/installed  ## which lines of the package the unit tests run; fails below 95 % (five minutes)
+	@mkdir -p _build
+	$(BIN)/coverage run -m pytest -q $(UNIT)
+	$(BIN)/coverage report
 
 reproduce: .venv/installed  ## re-execute notebooks in place (about 25 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20 SCHEDULER=tcp://host:port
 	$(BIN)/python tools/execute.py $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(NOTEBOOKS)

@@ -20,6 +20,38 @@ SHAPES = {"ANODE": (2, 2), "SONODE": (2, 1), "TONODE": (3, 1)}  # rows of z, row
 CUBE = 0.01
 
 
+class Field:
+    """dz/dt of a `Forced` model, and its derivative; the weights are laid out once.
+
+    z: (d, time, member); u: (channel, time, member or 1)
+    """
+
+    def __init__(self, model):
+        self.cubic, self.given = model.cubic, slice(1, model.d - model.learnt + 1)
+        self.columns = model.weight.permute(2, 1, 0)[:, :, None].contiguous().unbind(0)
+        self.bias = model.bias.t()[:, None].contiguous()
+
+    def __call__(self, z, u):
+        rows = z.unbind(0)
+        cube = [CUBE * rows[0] * rows[0] * rows[0]] if self.cubic else []
+        learnt = self.bias
+        for column, feature in zip(self.columns, [*rows, *cube, *u]):
+            learnt = torch.addcmul(learnt, column, feature)
+        given = z[self.given]
+        return torch.cat([given, learnt]) if len(given) else learnt
+
+    @torch.no_grad()
+    def push(self, z, tangents):
+        """The Jacobian at z times the columns `tangents`: (d, column, time, member)."""
+        rows = tangents.unbind(0)
+        cube = [3 * CUBE * z[0] * z[0] * rows[0]] if self.cubic else []
+        learnt = torch.zeros_like(self.bias)[:, None]
+        for column, tangent in zip(self.columns, [*rows, *cube]):
+            learnt = torch.addcmul(learnt, column[:, None], tangent)
+        given = tangents[self.given]
+        return torch.cat([given, learnt]) if len(given) else learnt
+
+
 class Forced(nn.Module):
     """`kind` of SHAPES for every seed. All learnt numbers are drawn as torch.nn.Linear draws.
 
@@ -62,23 +94,7 @@ class Forced(nn.Module):
 
     def field(self):
         """The field for `parallel.solve`; the weights are laid out once, for many calls."""
-        columns = self.weight.permute(2, 1, 0)[:, :, None].contiguous().unbind(0)
-        bias = self.bias.t()[:, None].contiguous()
-
-        def field(z, u):
-            rows = z.unbind(0)
-            features = [
-                *rows,
-                *([CUBE * rows[0] * rows[0] * rows[0]] if self.cubic else []),
-                *u,
-            ]
-            learnt = bias
-            for column, feature in zip(columns, features):
-                learnt = torch.addcmul(learnt, column, feature)
-            given = rows[1 : self.d - self.learnt + 1]
-            return torch.cat([*(row[None] for row in given), learnt]) if given else learnt
-
-        return field
+        return Field(self)
 
     def forward(self, x0, u, guess=None, **options):
         """The free run from x(0) = x0 under u (from `parallel.stages`), as `solve` gives it.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from sonode_utils import explore, sampled
+from sonode_utils import explore, parallel, sampled
 from sonode_utils.least_squares import assign, least_squares, numbers, sensitivities
 from sonode_utils.parallel import stages
 from sonode_utils.sampled import Forced, stable_start, train
@@ -48,6 +48,22 @@ def test_its_matrix_is_the_linear_part_of_the_field(kind):
     field = model.field()
     linear = torch.einsum("mij,jtm->itm", model.matrix(), z)
     torch.testing.assert_close(field(z, u) - field(0 * z, u), linear)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cubic", [False, True])
+def test_a_step_with_tangents_has_the_value_and_jacobian_of_automatic_differentiation(
+    kind, cubic
+):
+    field = Forced(kind, range(3), cubic=cubic).double().field()
+    stream = torch.Generator().manual_seed(0)
+    z = torch.randn(sampled.SHAPES[kind][0], 9, 3, generator=stream, dtype=torch.float64)
+    u = stages(torch.randn(1, 10, generator=stream, dtype=torch.float64), substeps=2)
+    pushed = parallel.linearise(field, z, u, 0.7)
+    reverse = parallel.linearise(lambda z, u: field(z, u), z, u, 0.7)
+    for ours, theirs in zip(pushed, reverse):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    assert pushed[0].requires_grad and not pushed[1].requires_grad
 
 
 @pytest.mark.parametrize("kind", KINDS)
