@@ -229,3 +229,42 @@ def test_a_claim_that_turned_with_fresh_seeds_is_fragile_on_the_scorecard(tmp_pa
     assert not rows["P1"]["fragile"] and rows["P2"]["fragile"]
     html = tables.table_html([rows["P1"], rows["P2"]])
     assert "with seeds from 1000 on: the same" in html and "on: inconclusive" in html
+
+
+def test_the_readme_table_says_the_verdict_the_parts_and_what_is_fragile(tmp_path):
+    made = report()
+    parts = {"a": below(LOW, 0.5), "b": above(LOW, 0.5)}
+    made.judge("P2", parts, ours="", fragile=True)
+    made.save(tmp_path)
+    lines = scorecard.readme_table(scorecard.scorecard(tmp_path)).splitlines()
+    assert [line.split(":")[0] for line in lines[2:]] == ["| P1", "| P2"]
+    assert lines[2].endswith("| **reproduced** |")
+    assert lines[3].endswith("| **partly** (fragile), 1 of 2 |")
+
+
+def test_a_record_with_an_unknown_claim_is_refused(tmp_path):
+    report().save(tmp_path)
+    (path,) = tmp_path.glob("*.json")
+    path.write_text(path.read_text().replace('"P1"', '"P99"'))
+    with pytest.raises(ValueError, match=r"no such claims in the catalogue.*P99"):
+        scorecard.scorecard(tmp_path)
+
+
+def test_a_report_shows_its_verdicts_and_every_part(tmp_path):
+    made = report()
+    made.judge("P2", {"left": below(LOW, 0.5), "right": above(LOW, 0.5)}, ours="")
+    assert made.table().data.count("<tr ") == 2
+    details = made.details().data
+    assert "<td>left</td><td>contradicted:" in details and "<td>right</td>" in details
+    assert "<td>P1</td><td>the whole</td>" in details
+
+
+def test_the_intro_counts_every_verdict():
+    rows = [{"verdict": "partly"}, {"verdict": "partly"}, {"verdict": "reproduced"}]
+    text = re.sub("<[^>]+>", "", scorecard.counts_html(rows))
+    assert re.findall(r"(\w+) (\d)", text) == [("partly", "2"), ("reproduced", "1")]
+
+
+def test_a_duration_is_said_in_the_unit_that_reads_well():
+    said = [tables.duration(s) for s in (0.4, 59.6, 120, 121, 3600, 7200, 7201, 86400)]
+    assert said == ["0 s", "60 s", "120 s", "2 min", "60 min", "120 min", "2 h", "24 h"]

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from sonode_utils import files
 from sonode_utils.files import Refused, alone, whole
 
 
@@ -41,3 +42,15 @@ def test_a_second_one_at_the_same_work_is_refused_until_the_first_has_ended(tmp_
         pass
     with alone(lock, "busy here"):
         pass
+
+
+def test_a_process_of_somebody_else_counts_as_alive(tmp_path, monkeypatch):
+    """A draft that another user's process is writing is not ours to remove."""
+
+    def not_ours(pid, signal):
+        raise PermissionError
+
+    draft = tmp_path / ".a.txt.4242.draft"
+    draft.touch()
+    monkeypatch.setattr(files.os, "kill", not_ours)
+    assert files.leftovers(tmp_path / "a.txt") == []

@@ -388,3 +388,14 @@ def test_a_full_disk_ends_a_run_with_a_word_and_keeps_the_last_epoch(tmp_path, m
     monkeypatch.setattr(mnist, "train", full)
     with pytest.raises(SystemExit, match=r"No space left on device.*epoch is safe"):
         mnist.main(["--model", "node", "--checkpoints", str(tmp_path)])
+
+
+def test_a_run_stopped_by_hand_says_how_to_go_on(monkeypatch):
+    monkeypatch.setattr(mnist, "load", lambda *arguments: None)
+
+    def stopped(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mnist, "train", stopped)
+    with pytest.raises(SystemExit, match="the same command goes on from the last whole epoch"):
+        mnist.main(["--model", "node"])

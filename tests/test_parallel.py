@@ -286,3 +286,8 @@ def test_time_between_samples_can_be_rescaled():
     done = solve(lambda z, u: u + 0 * z, z0, u, dt=0.01)
     expected = torch.trapezoid(signal(101)[0], dx=0.01)
     torch.testing.assert_close(done.z[0, -1, 0], expected)
+
+
+def test_a_fallback_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="accepts 'step', 'raise' or 'drop', not 'guess'"):
+        solve(Duffing(), start(2, 3), stages(signal(20)), fallback="guess")

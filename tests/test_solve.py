@@ -210,3 +210,11 @@ def test_a_plan_reaches_the_end_without_one_more_step_for_a_rounding():
         lengths = mesh(plan, float(times[1] - times[0]))
         integrate(oscillator, z0, times, plan=plan)
         assert len(plan) == len(lengths)
+
+
+def test_an_error_that_no_member_is_to_blame_for_is_not_swallowed():
+    def broken(t, z):
+        raise AssertionError("a mistake in the field")
+
+    with pytest.raises(AssertionError, match="a mistake in the field"):
+        integrate(broken, torch.ones(1, 1, 1), torch.tensor([0.0, 1.0]), method="dopri8")
