@@ -94,9 +94,14 @@ class Fused:
     The field is the state without its first d features, then the network's d outputs:
     [v, f(x, v)], or f alone where d is the whole state. z and all else are feature first,
     (member, feature, batch), which batched products of thin matrices like better.
+
+    second: (member,), where d is the whole state: True for the members whose first half
+    has the second half for its derivative, whatever the network says of it.
     """
 
-    def __init__(self, mlp):
+    def __init__(self, mlp, second=None):
+        self.second = None if second is None else second.view(-1, 1, 1)
+        self.parameters = list(mlp.parameters())
         self.linear, self.activations = mlp.layers[0::2], mlp.layers[1::2]
         self.weights = [layer.weight.detach() for layer in self.linear]
         self.affine = [
@@ -112,6 +117,10 @@ class Fused:
             layers.append(_activate(activation, torch.baddbmm(bias, weight, layers[-1])))
         if self.kept is not None:
             self.kept.append(layers)
+        if self.second is not None:
+            half = self.d // 2
+            first = torch.where(self.second, z[:, half:], layers[-1][:, :half])
+            return torch.cat([first, layers[-1][:, half:]], 1)
         if self.d == z.shape[1]:
             return layers[-1]
         return torch.cat([z[:, self.d :], layers[-1]], 1)
@@ -123,12 +132,17 @@ class Fused:
 
     def pull(self, layers, grad, out):
         """The gradient with respect to z from that with respect to the field's value."""
-        shifted, grad = grad[:, : -self.d], grad[:, -self.d :]
+        if self.second is None:
+            shifted, grad = grad[:, : -self.d], grad[:, -self.d :]
+        else:
+            first, last = grad.tensor_split(2, 1)
+            shifted = torch.where(self.second, first, 0)
+            grad = torch.cat([first - shifted, last], 1)
         for i in reversed(range(len(self.weights))):
             grad = _through(self.activations[i], layers[i + 1], grad)
             self._gather(i, layers[i], grad)
             grad = torch.bmm(self.weights[i], grad, out=None if i else out)
-        out[:, self.d :] += shifted
+        out[:, out.shape[1] - shifted.shape[1] :] += shifted
         return out
 
     def _gather(self, i, below, grad, wide=64):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from sonode_utils.ensemble import EnsembleMLP
+from sonode_utils.ensemble import EnsembleMLP, Fused
 from sonode_utils.solve import integrate
 
 
@@ -46,16 +46,16 @@ class NODE(nn.Module):
         """The real space x in the state z."""
         return z
 
-    def network(self):
-        """f, where it is an EnsembleMLP and `field` is what this module makes of it."""
+    def fused(self):
+        """The field with its derivative, where f is an EnsembleMLP and `field` is ours."""
         ours = type(self).field in (NODE.field, HigherOrderNODE.field)
-        return self.f if ours and type(self.f) is EnsembleMLP else None
+        return Fused(self.f) if ours and type(self.f) is EnsembleMLP else None
 
     def forward(self, x0, times, **solver):
         """Solve from x0: (member, batch, d) at `times`; `solver` goes to `integrate`."""
         z0 = self.initial_state(x0)
         features = getattr(self.f, "in_features", None)
-        known = {"features": features, "network": self.network(), "alive": self.alive}
+        known = {"features": features, "fused": self.fused(), "alive": self.alive}
         done = integrate(self.field, z0, times, plan=self.plan, **{**known, **solver})
         self.nfe = done.nfe
         return Trajectory(self.readout(done.z), done.z, done.nfe, done.failed)
@@ -112,3 +112,26 @@ class SONODE(HigherOrderNODE):
 
     def __init__(self, f, g=None):
         super().__init__(f, 2, g)
+
+
+class Both(NODE):
+    """ANODE(d) and SONODE members side by side: f gives [F, G] at z = [x, a].
+
+    second: (member,), True where the member is a SONODE, with F = a and f = G.
+    """
+
+    def __init__(self, f, second):
+        super().__init__(f)
+        self.second = second[:, None, None]
+
+    def field(self, t, z):
+        dz, half = self.f(z, t), z.shape[-1] // 2
+        second_order = torch.cat([z[..., half:], dz[..., half:]], -1)
+        return torch.where(self.second, second_order, dz)
+
+    def fused(self):
+        ours = type(self).field is Both.field and type(self.f) is EnsembleMLP
+        return Fused(self.f, self.second) if ours else None
+
+    def readout(self, z):
+        return z[..., : z.shape[-1] // 2]

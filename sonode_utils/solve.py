@@ -10,7 +10,6 @@ import torch
 from torchdiffeq import odeint
 
 from sonode_utils.dopri5 import Solve, dopri5
-from sonode_utils.ensemble import Fused
 
 
 class Plan(list):
@@ -30,7 +29,7 @@ class Solution(NamedTuple):
 
 def integrate(
     field, z0, times, *, method="dopri5", rtol=1e-3, atol=1e-3, alive=None, features=None,
-    network=None, plan=None, max_steps=5000, **options,
+    fused=None, plan=None, max_steps=5000, **options,
 ):  # fmt: skip
     """Solve z' = field(t, z) for all members at once.
 
@@ -40,18 +39,18 @@ def integrate(
     as NaN; the others go on. Times may run backwards.
 
     z0: (member, batch, feature); times: (time,); alive: (member,), False = do not move;
-    features: (member,), how many features are real where members are padded; network: the
-    EnsembleMLP that the field is, as in `ensemble.Fused`: the same, without a graph;
+    features: (member,), how many features are real where members are padded; fused: the
+    same field as an `ensemble.Fused`, to be solved without a graph;
     plan: a `Plan`, from earlier solutions of much the same field; without one `dopri5` begins
     as the library does, with steps that are shorter than they need be.
     """
     _check(z0, times)
     times = times.to(z0)
     if times[0] > times[-1]:
-        field, times, network = _reversed(field), -times, None
+        field, times, fused = _reversed(field), -times, None
     guard = Guard(field, z0, alive, features, plan)
-    if method == "dopri5" and network is not None:
-        z = _fused(guard, network, z0, times, rtol, atol, max_steps)
+    if method == "dopri5" and fused is not None:
+        z = _without_graph(guard, fused, z0, times, rtol, atol, max_steps)
     elif method == "dopri5":
         z = dopri5(guard, z0, times, rtol, atol, max_steps)
     else:
@@ -63,10 +62,10 @@ def integrate(
     return Solution(z, guard.nfe, failed)
 
 
-def _fused(guard, network, z0, times, *options):
-    guard.field = Fused(network)
+def _without_graph(guard, fused, z0, times, *options):
+    guard.field = fused
     if torch.is_grad_enabled():
-        return Solve.apply(guard, z0, times, *options, *network.parameters())
+        return Solve.apply(guard, z0, times, *options, *fused.parameters)
     return dopri5(guard, z0.transpose(1, 2).contiguous(), times, *options).transpose(2, 3)
 
 

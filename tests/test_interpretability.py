@@ -15,7 +15,7 @@ from torch.func import jacrev, jvp, vmap
 
 from sonode_utils import explore
 from sonode_utils.ensemble import EnsembleMLP, generators
-from sonode_utils.models import NODE
+from sonode_utils.models import Both
 from sonode_utils.solve import integrate
 
 NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "06_interpretability.ipynb"
@@ -26,7 +26,7 @@ TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 @cache
 def chapter():
     """The functions and classes that the notebook defines, and nothing that it runs."""
-    names = {"torch": torch, "jvp": jvp, "NODE": NODE, "seeds": 2, "PIECES": 5, "SUB": 40}
+    names = {"torch": torch, "jvp": jvp, "seeds": 2, "PIECES": 5, "SUB": 40}
     for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
         if cell.cell_type == "code":
             for part in ast.parse(cell.source).body:
@@ -39,7 +39,7 @@ def chapter():
 def model():
     """One ANODE(2) and one SONODE, untrained."""
     f = EnsembleMLP(4, 4, generators([3, 4])).double().requires_grad_(False)
-    return chapter()["Both"](f, torch.tensor([False, True]))
+    return Both(f, torch.tensor([False, True]))
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_monomials_are_all_products_up_to_their_degree():
 def test_two_fields_are_as_far_apart_as_they_differ_where_both_go(states):
     """Mean square over both paths; and each field is no distance from itself."""
     f = EnsembleMLP(4, 4, generators([5, 6, 5, 6])).double().requires_grad_(False)
-    both = chapter()["Both"](f, torch.tensor([False, False, True, True]))
+    both = Both(f, torch.tensor([False, False, True, True]))
     apart = chapter()["distances"](both, states, "ANODE")
     first, second = f(states.reshape(1, 14, 4).expand(4, -1, -1))[:2]  # on both paths
     own = torch.cat([first[:7], second[7:]])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sonode_utils import ensemble, systems
 from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, generators, pad_mask
-from sonode_utils.models import ANODE, NODE, SONODE, HigherOrderNODE
+from sonode_utils.models import ANODE, NODE, SONODE, Both, HigherOrderNODE
 from sonode_utils.solve import integrate
 
 ENDS = torch.tensor([0.0, 1.0])
@@ -129,6 +129,9 @@ def fusible(name, activation):
         mask = torch.cat([mask, mask[:, :1]], -1)
         f = EnsembleMLP(3, 3, rng, activation=activation, in_mask=mask, out_mask=mask)
         return ANODE(f, augment=1)
+    if name == "Both":
+        f = EnsembleMLP(2, 2, rng, activation=activation)
+        return Both(f, torch.tensor([True, False, False, True]))
     f = EnsembleMLP(4, 2, rng, activation=activation, output="tanh")
     return SONODE(f, EnsembleMLP(2, 2, rng, activation="tanh"))
 
@@ -152,7 +155,7 @@ def relative(a, b):
     return float((a - b).detach().norm() / b.detach().norm())
 
 
-@pytest.mark.parametrize("name", ["NODE", "ANODE", "SONODE"])
+@pytest.mark.parametrize("name", ["NODE", "ANODE", "SONODE", "Both"])
 @pytest.mark.parametrize("activation", ["elu", "tanh", "hardtanh5"])
 def test_a_solve_without_graph_has_the_gradient_of_backpropagation(name, activation):
     model = fusible(name, activation).double()
