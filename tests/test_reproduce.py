@@ -300,3 +300,10 @@ def test_a_notebook_that_fails_with_fresh_seeds_fails_the_check(judged, capsys):
     store(judged, "first_seed = 0", "assert first_seed == 0")
     assert verify_seeds.main(["x"]) == 1
     assert "1 notebooks failed" in capsys.readouterr().out
+
+
+def test_two_checks_of_one_notebook_at_once_are_refused_with_a_word(judged, capsys):
+    with execute.one_at_a_time("x"):
+        assert verify_seeds.main(["x"]) == 1
+    assert "x is being executed by another process" in capsys.readouterr().err
+    assert not (judged / "book/results/fresh").exists()

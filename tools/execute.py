@@ -17,6 +17,7 @@ from pathlib import Path
 import run_notebook
 
 from sonode_utils.files import Refused, alone, whole
+from sonode_utils.scorecard import cpu_seconds
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 10  # seconds to wait for a scheduler
@@ -56,9 +57,9 @@ def find(name):
 
 
 def last_seconds(name):
-    """How long it took last time, as its record says; 0 where there is none."""
+    """How long it computed last time, as its record says; 0 where there is none."""
     record = ROOT / f"book/results/{name}.json"
-    return json.loads(record.read_text("utf8"))["seconds"] if record.exists() else 0
+    return cpu_seconds(json.loads(record.read_text("utf8"))) if record.exists() else 0
 
 
 def task(name, seeds):

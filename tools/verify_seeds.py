@@ -15,6 +15,7 @@ import execute
 import run_notebook
 
 from sonode_utils.claims import write_json
+from sonode_utils.files import Refused
 
 DOUBLE = "\n\n__import__('torch').set_default_dtype(__import__('torch').float64)"
 
@@ -40,10 +41,16 @@ def verify(name, kind):
     name, text, _ = execute.task(name, None)
     before = json.loads((execute.ROOT / f"book/results/{name}.json").read_text("utf8"))
     try:
-        files = run_notebook.run(name, *variant(text, kind))
-    except RuntimeError as error:
+        with execute.one_at_a_time(name):
+            return judge_again(name, kind, before, *variant(text, kind))
+    except (RuntimeError, Refused) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return None
+
+
+def judge_again(name, kind, before, text, parameters):
+    """Run it, keep its verdicts, say which turned, and how many."""
+    files = run_notebook.run(name, text, parameters)
     after = json.loads(files[f"book/results/{name}.json"])
     verdicts = {claim["id"]: claim["verdict"] for claim in after["claims"]}
     path = execute.ROOT / f"book/results/fresh/{name}.json"
