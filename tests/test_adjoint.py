@@ -262,6 +262,14 @@ def test_a_field_may_ignore_some_of_its_arguments(field):
     assert worst(ours, gradients(backprop(field, x0, v0), (x0, v0))) < 1e-8
 
 
+def test_parameters_that_are_frozen_are_left_out():
+    f, (x0, v0) = Acceleration(2), start(2)
+    f.damping.requires_grad_(False)
+    inputs = (x0, v0, f.inner, f.outer)
+    ours = gradients(second_order(f, x0, v0, TIMES, f.parameters(), **TIGHT), inputs)
+    assert worst(ours, gradients(backprop(f, x0, v0), inputs)) < 1e-6
+
+
 def test_nothing_is_recorded_where_gradients_are_off():
     with torch.no_grad():
         x, _ = second_order(lambda t, x, v: -x, *start(2), TIMES, [])
