@@ -270,6 +270,16 @@ def test_parameters_that_are_frozen_are_left_out():
     assert worst(ours, gradients(backprop(f, x0, v0), inputs)) < 1e-6
 
 
+def test_parameters_may_be_made_of_others():
+    """Their graph ends where ours begins: what they are made of is no parameter missed."""
+    stiffness, (x0, v0) = torch.tensor(0.7, dtype=F64, requires_grad=True), start(2)
+    inputs = (x0, v0, stiffness)
+    k = stiffness.exp()
+    ours = gradients(second_order(lambda t, x, v: -k * x, x0, v0, TIMES, [k], **TIGHT), inputs)
+    theirs = gradients(backprop(lambda t, x, v: -stiffness.exp() * x, x0, v0), inputs)
+    assert worst(ours, theirs) < 1e-6
+
+
 def test_nothing_is_recorded_where_gradients_are_off():
     with torch.no_grad():
         x, _ = second_order(lambda t, x, v: -x, *start(2), TIMES, [])
