@@ -55,7 +55,7 @@ class NODE(nn.Module):
         """Solve from x0: (member, batch, d) at `times`; `solver` goes to `integrate`."""
         z0 = self.initial_state(x0)
         features = getattr(self.f, "in_features", None)
-        known = {"features": features, "fused": self.fused(), "alive": self.alive}
+        known = {"features": features, "fused": self.fused, "alive": self.alive}
         done = integrate(self.field, z0, times, plan=self.plan, **{**known, **solver})
         self.nfe = done.nfe
         return Trajectory(self.readout(done.z), done.z, done.nfe, done.failed)

@@ -159,14 +159,24 @@ def step(field, z, u, dt=1.0):
 
     z: (feature, time, member) -> the same
     """
+    return _runge_kutta(lambda state, u: [field(state[0], u)], [z], u, dt)[0]
+
+
+def _runge_kutta(rates, state, u, dt):
+    """`step` for several tensors at once; rates(state, u) gives the derivative of each."""
     h = dt / ((len(u) - 1) // 2)
     for s in range(0, len(u) - 1, 2):
-        k1 = field(z, u[s])
-        k2 = field(torch.add(z, k1, alpha=h / 2), u[s + 1])
-        k3 = field(torch.add(z, k2, alpha=h / 2), u[s + 1])
-        k4 = field(torch.add(z, k3, alpha=h), u[s + 2])
-        z = torch.add(z, torch.add(k1 + k4, k2 + k3, alpha=2), alpha=h / 6)
-    return z
+        k1 = rates(state, u[s])
+        k2 = rates(_ahead(state, k1, h / 2), u[s + 1])
+        k3 = rates(_ahead(state, k2, h / 2), u[s + 1])
+        k4 = rates(_ahead(state, k3, h), u[s + 2])
+        mean = [torch.add(a + d, b + c, alpha=2) for a, b, c, d in zip(k1, k2, k3, k4)]
+        state = _ahead(state, mean, h / 6)
+    return state
+
+
+def _ahead(state, rates, h):
+    return [torch.add(x, rate, alpha=h) for x, rate in zip(state, rates)]
 
 
 def _newton(field, z0, z, u, dt, alive):
@@ -198,20 +208,13 @@ def linearise(field, z, u, dt):
 
 def _step_with_tangents(field, z, u, dt):
     """`step`, and its Jacobian: (feature, feature, time, member)."""
-    h = dt / ((len(u) - 1) // 2)
-    A = torch.eye(len(z), dtype=z.dtype)[:, :, None, None].expand(-1, -1, *z.shape[1:])
-    for s in range(0, len(u) - 1, 2):
-        k, K = [], []
-        for ahead, at in ((0, s), (h / 2, s + 1), (h / 2, s + 1), (h, s + 2)):
-            point = torch.add(z, k[-1], alpha=ahead) if k else z
-            tangents = torch.add(A, K[-1], alpha=ahead) if K else A
-            k.append(field(point, u[at]))
-            K.append(field.push(point.detach(), tangents))
-        z, A = (
-            torch.add(x, torch.add(a + d, b + c, alpha=2), alpha=h / 6)
-            for x, (a, b, c, d) in ((z, k), (A, K))
-        )
-    return z, A
+    unit = torch.eye(len(z), dtype=z.dtype)[:, :, None, None].expand(-1, -1, *z.shape[1:])
+
+    def rates(state, u):
+        z, tangents = state
+        return [field(z, u), field.push(z.detach(), tangents)]
+
+    return _runge_kutta(rates, [z, unit], u, dt)
 
 
 class Recurrence(torch.autograd.Function):

@@ -39,8 +39,8 @@ def integrate(
     as NaN; the others go on. Times may run backwards.
 
     z0: (member, batch, feature); times: (time,); alive: (member,), False = do not move;
-    features: (member,), how many features are real where members are padded; fused: the
-    same field as an `ensemble.Fused`, to be solved without a graph;
+    features: (member,), how many features are real where members are padded; fused: () ->
+    the same field as an `ensemble.Fused`, to be solved without a graph, or None;
     plan: a `Plan`, from earlier solutions of much the same field; without one `dopri5` begins
     as the library does, with steps that are shorter than they need be.
     """
@@ -49,8 +49,9 @@ def integrate(
     if times[0] > times[-1]:
         field, times, fused = _reversed(field), -times, None
     guard = Guard(field, z0, alive, features, plan)
-    if method == "dopri5" and fused is not None:
-        z = _without_graph(guard, fused, z0, times, rtol, atol, max_steps)
+    without_graph = fused() if fused and method == "dopri5" else None
+    if without_graph is not None:
+        z = _without_graph(guard, without_graph, z0, times, rtol, atol, max_steps)
     elif method == "dopri5":
         z = dopri5(guard, z0, times, rtol, atol, max_steps)
     else:
