@@ -41,7 +41,7 @@ function render({ model, el }) {
     });
     mark.setAttribute("cx", phase.X(z[0]));
     mark.setAttribute("cy", phase.Y(z[1]));
-    const off = ([x, v]) => (v - f(x)).toFixed(3);
+    const off = ([x, v]) => (Math.round(1000 * (v - f(x))) / 1000 + 0).toFixed(3); // no minus zero
     note.textContent = `v − f(x) is ${off(z)} at the start and ${off(second[STEPS])} at t = ${end}. `
       + `There x is ${first[STEPS][0].toFixed(2)} for the NODE and ${second[STEPS][0].toFixed(2)} for the SONODE.`;
   }
