@@ -28,6 +28,8 @@ ALPHA = torch.cat([torch.zeros(1, dtype=torch.float64), TABLEAU.alpha])
 BETA = torch.zeros(7, 7, dtype=torch.float64)  # stage i is f at z + h BETA[i] @ stages
 for i, row in enumerate(TABLEAU.beta, start=1):
     BETA[i, :i] = row
+FROM_HERE = torch.eye(8, dtype=torch.float64)[:1]
+BETA_Z = torch.nn.functional.pad(BETA, (1, 0))  # and z before the stages
 
 FIRST, LAST = torch.eye(7, dtype=torch.float64)[[0, -1]]
 END, MIDDLE = TABLEAU.c_sol, DPS_C_MID
@@ -63,12 +65,12 @@ def dopri5(guard, z0, times, rtol, atol, max_steps, tape=None):
     whole = float(times[-1] - times[0])
     lengths, taken = mesh(guard.plan, whole), []
     h = lengths.pop() if lengths else _first_step(guard, times[0], z, rtol, atol, f)
-    trajectory, steps, k = [z[None]], 0, z.new_empty(7, *z.shape)
+    trajectory, steps, k = [z[None]], 0, z.new_empty(8, *z.shape)
     clock, smallest = times.tolist(), SMALLEST_STEP * whole
     while len(clock) > 1:
         h, steps = max(h, smallest), steps + 1
         z_next, stages = _step(guard, t, z, f, h, k)
-        errors = _errors(guard, z, z_next, k, h, rtol, atol)
+        errors = _errors(guard, z, z_next, k[1:], h, rtol, atol)
         worst = float(errors.max())
         if worst > 1:
             lengths = []
@@ -79,13 +81,13 @@ def dopri5(guard, z0, times, rtol, atol, max_steps, tape=None):
             due = [s for s in clock[1:] if s <= t + h]
             weights = _interpolant([(s - t) / h for s in due], h).to(z)
             if due:
-                trajectory.append(combine(z, k, weights, stages))
+                trajectory.append(combine(z, k[1:], weights, stages))
                 clock = clock[len(due) :]
             if tape is not None:
                 tape.append(Step(h, guard.mask, weights, guard.field.kept[-6:]))
                 guard.field.kept.clear()
             taken.append((h, worst))
-            t, z, f = t + h, z_next, stages[-1]
+            t, z, f = t + h, z_next, stages[-1].clone()
         h = lengths.pop() if lengths else h * _growth(worst)
     if guard.plan is not None:
         guard.plan[:] = taken
@@ -114,14 +116,20 @@ def _first_step(guard, t, z, rtol, atol, f):
 
 
 def _step(guard, t, z, f, h, k):
-    """One step of size h: its end point and seven stages, which k has as one tensor."""
-    stages = [f]
-    k[0] = f.detach()
-    weights, at = (h * BETA).to(z), (t + h * ALPHA).to(z)
-    for i in range(1, 7):
-        z_i = combine(z, k, weights[i : i + 1, :i], stages)[0]
-        stages.append(guard(at[i], z_i))
-        k[i] = stages[-1].detach()
+    """One step of size h: its end point and seven stages; k has z and them as one tensor."""
+    stages, without_graph = [f], not torch.is_grad_enabled()
+    k[0], k[1] = z.detach(), f.detach()
+    flat, (_, _, *later) = k.flatten(1), k.unbind(0)
+    _, *rows = (FROM_HERE + h * BETA_Z).to(z).split(1)
+    _, *at = (t + h * ALPHA).to(z).unbind(0)
+    for i, (row, now, k_i) in enumerate(zip(rows, at, later), start=2):
+        if without_graph:  # z is one more row of k: no copy of it to add the product to
+            z_i = torch.mm(row[:, :i], flat[:i]).view_as(z)
+            stages.append(guard.into(k_i, now, z_i))
+        else:
+            z_i = combine(z, k[1:], row[:, 1:i], stages)[0]
+            stages.append(guard(now, z_i))
+            k_i.copy_(stages[-1].detach())
     return z_i, stages  # the last stage is evaluated at the end point
 
 
@@ -216,15 +224,16 @@ def _back(field, step, due, to_z, to_f):
     m, n = len(due), len(due) + 6
     rows = due.new_empty(n, *to_z.shape)  # of the outputs, then of the points z_6, ..., z_1
     rows[:m] = due
-    flat = rows.flatten(1)
+    flat, points = rows.flatten(1), rows[m:].unbind(0)
     weights = torch.cat([step.weights, (step.h * BETA).to(due).flip(0)]).t().contiguous()
+    first, *later = weights.split(1)  # a row for each stage, which the later points see
     for i in range(6, 0, -1):
-        to_stage = (weights[i : i + 1, : n - i] @ flat[: n - i]).view_as(to_z)
+        to_stage = torch.mm(later[i - 1][:, : n - i], flat[: n - i]).view_as(to_z)
         if i == 6:  # the next step begins with this stage, and its point
-            _pull(field, step, 5, to_stage + to_f, rows[m]).add_(to_z)
+            _pull(field, step, 5, to_stage + to_f, points[0]).add_(to_z)
         else:
-            _pull(field, step, i - 1, to_stage, rows[n - i])
-    to_f = (weights[:1, :n] @ flat).view_as(to_z)
+            _pull(field, step, i - 1, to_stage, points[6 - i])
+    to_f = torch.mm(first[:, :n], flat).view_as(to_z)
     return rows.sum(0), _masked(step.mask, to_f)
 
 

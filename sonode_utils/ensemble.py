@@ -102,28 +102,34 @@ class Fused:
     def __init__(self, mlp, second=None):
         self.second = None if second is None else second.view(-1, 1, 1)
         self.parameters = list(mlp.parameters())
-        self.linear, self.activations = mlp.layers[0::2], mlp.layers[1::2]
+        self.linear, self.activations = list(mlp.layers[0::2]), list(mlp.layers[1::2])
         self.weights = [layer.weight.detach() for layer in self.linear]
         self.affine = [
             (layer.bias.detach().transpose(1, 2), weight.transpose(1, 2).contiguous())
             for layer, weight in zip(self.linear, self.weights)
         ]
         self.d = self.weights[-1].shape[-1]
+        self.scratch = {}
         self.kept = None  # a list, to keep each evaluation's layers for `pull`
 
     def __call__(self, t, z):
+        return self.into(None, t, z)
+
+    def into(self, out, t, z):
+        """The field's value, written to `out` if there is one."""
         layers = [z]
         for (bias, weight), activation in zip(self.affine, self.activations):
-            layers.append(_activate(activation, torch.baddbmm(bias, weight, layers[-1])))
+            h = torch.baddbmm(bias, weight, layers[-1])
+            layers.append(_activate(activation, h, self.scratch))
         if self.kept is not None:
             self.kept.append(layers)
-        if self.second is not None:
-            half = self.d // 2
-            first = torch.where(self.second, z[:, half:], layers[-1][:, :half])
-            return torch.cat([first, layers[-1][:, half:]], 1)
-        if self.d == z.shape[1]:
-            return layers[-1]
-        return torch.cat([z[:, self.d :], layers[-1]], 1)
+        y = layers[-1]
+        if self.second is None:
+            return torch.cat([z[:, self.d :], y], 1, out=out)
+        first, half = z[:, self.d // 2 :], y[:, : self.d // 2]
+        return torch.cat(
+            [torch.where(self.second, first, half), y[:, self.d // 2 :]], 1, out=out
+        )
 
     def zero_grad(self):
         """Begin anew with `grads`, which are those of mlp.parameters()."""
@@ -133,16 +139,18 @@ class Fused:
     def pull(self, layers, grad, out):
         """The gradient with respect to z from that with respect to the field's value."""
         if self.second is None:
-            shifted, grad = grad[:, : -self.d], grad[:, -self.d :]
+            shifted, grad = grad.tensor_split([-self.d], 1)
         else:
             first, last = grad.tensor_split(2, 1)
             shifted = torch.where(self.second, first, 0)
             grad = torch.cat([first - shifted, last], 1)
         for i in reversed(range(len(self.weights))):
-            grad = _through(self.activations[i], layers[i + 1], grad)
+            ours = i < len(self.weights) - 1  # the product of the layer above: free to change
+            grad = _through(self.activations[i], layers[i + 1], grad, grad if ours else None)
             self._gather(i, layers[i], grad)
             grad = torch.bmm(self.weights[i], grad, out=None if i else out)
-        out[:, out.shape[1] - shifted.shape[1] :] += shifted
+        if shifted.shape[1]:
+            out[:, -shifted.shape[1] :].add_(shifted)
         return out
 
     def _gather(self, i, below, grad, wide=64):
@@ -167,26 +175,30 @@ class Fused:
         return self.grads
 
 
-def _activate(activation, h, many=16_000):
-    """activation(h), in place where most of the time goes."""
+def _activate(activation, h, scratch, many=16_000):
+    """activation(h), in place where most of the time goes; scratch: {shape: a tensor}."""
     if not isinstance(activation, nn.ELU):
         return activation(h)
     if h.numel() < many:
         return nn.functional.elu_(h)
+    if h.shape not in scratch:
+        scratch[h.shape] = torch.empty_like(h)
     # e^h - 1 is never below h, and exp takes a third of the time of ELU's expm1.
-    return torch.maximum(h, h.clamp(max=0).exp_().sub_(1), out=h)
+    below = torch.clamp(h, max=0, out=scratch[h.shape])
+    return torch.maximum(h, below.exp_().sub_(1), out=h)
 
 
-def _through(activation, y, grad):
-    """grad times the activation's slope, which its result y tells."""
-    aten = torch.ops.aten
+def _through(activation, y, grad, out=None):
+    """grad times the activation's slope, which its result y tells; in `out` if there is one."""
+    if isinstance(activation, nn.Identity):
+        return grad
+    aten, out = torch.ops.aten, torch.empty_like(grad) if out is None else out
     if isinstance(activation, nn.ELU):
-        return aten.elu_backward(grad, 1, 1, 1, True, y)
+        return aten.elu_backward.grad_input(grad, 1, 1, 1, True, y, grad_input=out)
     if isinstance(activation, nn.Tanh):
-        return aten.tanh_backward(grad, y)
-    if isinstance(activation, nn.Hardtanh):
-        return aten.hardtanh_backward(grad, y, activation.min_val, activation.max_val)
-    return grad
+        return aten.tanh_backward.grad_input(grad, y, grad_input=out)
+    low, high = activation.min_val, activation.max_val  # a Hardtanh
+    return aten.hardtanh_backward.grad_input(grad, y, low, high, grad_input=out)
 
 
 def pad_mask(dims, width):

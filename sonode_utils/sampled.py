@@ -118,9 +118,9 @@ class Forced(nn.Module):
         Give u with many substeps; it is solved in windows of samples, for memory's sake.
         """
         twin, u = copy.deepcopy(self).double(), u.double()
-        z = [twin.initial_state(x0)[:, None]]
+        solver, z = solve if self.cubic else affine, [twin.initial_state(x0)[:, None]]
         for part in u.split(window, dim=2):
-            z.append(solve(twin.field(), z[-1][:, -1], part, dt=self.dt).z[:, 1:])
+            z.append(solver(twin.field(), z[-1][:, -1], part, dt=self.dt).z[:, 1:])
         return torch.cat(z, 1)
 
     def matrix(self):

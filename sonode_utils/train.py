@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
+from torch.optim.adam import adam
 from tqdm import tqdm
 
 from sonode_utils.solve import Plan
@@ -37,30 +38,62 @@ def fit(model, loss, *, iterations, lr=0.01, label="training"):
     each member descends its own loss. A member whose loss or gradient is not finite is
     put back to its last good weights and stays there, the others go on. The solver plans
     its steps by those of the last iteration, whose field was nearly the same.
+    lr: a number, or one for each member, (member,).
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimiser = torch.optim.Adam(parameters, lr=lr, fused=True)
-    losses, evaluations, alive, last_good = [], [], None, None
+    optimiser = Adam(parameters, lr)
+    losses, evaluations, alive = [], [], None
     bar = tqdm(range(iterations), desc=label, unit="it", mininterval=1.0)
     with bar, planning(model):
-        for _ in bar:
-            optimiser.zero_grad()
+        for count in bar:
+            for p in parameters:
+                p.grad = None
             value = loss()
             alive = torch.ones_like(value, dtype=torch.bool) if alive is None else alive
             torch.where(alive, value, 0).sum().backward()
             ok = alive & value.detach().isfinite() & _finite_gradients(parameters)
             if (ok != alive).any():
-                _restore(parameters, last_good, ok)
+                _restore(parameters, optimiser.before, ok)
                 alive = model.alive = ok
             losses.append(torch.where(alive, value.detach(), math.nan))
             evaluations.append(model.nfe)
-            last_good = [p.detach().clone() for p in parameters]
             optimiser.step()
-            _restore(parameters, last_good, alive)
-            _describe(bar, losses[-1], alive)
+            _restore(parameters, optimiser.before, alive)
+            if count % 10 == 0:
+                _describe(bar, losses[-1], alive)
             if not alive.any():
                 break
     return History(torch.stack(losses), torch.tensor(evaluations), ~alive)
+
+
+class Adam:
+    """Adam by torch's function for one step: its class loads the compiler first (seconds).
+
+    lr: a number, or (member,), one for each row of every parameter.
+    before: the parameters as they were before the last step.
+    """
+
+    def __init__(self, parameters, lr):
+        self.parameters, self.lr = parameters, lr
+        self.before = [p.detach().clone() for p in parameters]
+        self.mean, self.square = ([torch.zeros_like(p) for p in self.before] for _ in range(2))
+        self.counts = [torch.tensor(0.0) for _ in parameters]
+
+    @torch.no_grad()
+    def step(self):
+        torch._foreach_copy_(self.before, self.parameters)
+        lists = self.parameters, self.mean, self.square, self.counts
+        taught = [row for row in zip(*lists) if row[0].grad is not None]
+        parameters, mean, square, counts = map(list, zip(*taught))
+        gradients, each = [p.grad for p in parameters], isinstance(self.lr, torch.Tensor)
+        adam(
+            parameters, gradients, mean, square, [], counts, fused=True, amsgrad=False,
+            beta1=0.9, beta2=0.999, lr=1.0 if each else self.lr, weight_decay=0.0, eps=1e-8,
+            maximize=False,
+        )  # fmt: skip
+        if each:  # a step is proportional to its rate
+            for p, before in zip(self.parameters, self.before):
+                p.copy_(torch.lerp(before, p, self.lr.view(-1, *[1] * (p.dim() - 1)).to(p)))
 
 
 @contextmanager
@@ -76,8 +109,8 @@ def planning(model):
 def _finite_gradients(parameters):
     """(member,): True where no gradient of that member is infinite or undefined."""
     # Zero times a number is zero unless the number is infinite or undefined.
-    none = [(0 * p.grad.flatten(1)).sum(1) for p in parameters if p.grad is not None]
-    return torch.stack(none).sum(0) == 0
+    all_of_them = torch.cat([p.grad.flatten(1) for p in parameters if p.grad is not None], 1)
+    return (0 * all_of_them).sum(1) == 0
 
 
 @torch.no_grad()
@@ -85,7 +118,7 @@ def _restore(parameters, good, keep):
     """Put the members outside `keep` back to the given weights, gradients cleared."""
     if keep.all():
         return
-    for p, before in zip(parameters, good or parameters):
+    for p, before in zip(parameters, good):
         shape = (-1,) + (1,) * (p.dim() - 1)
         p.copy_(torch.where(keep.view(shape), p, before))
         if p.grad is not None:

@@ -171,7 +171,7 @@ def test_many_values_go_through_elu_as_few_do():
     h = torch.linspace(-30, 30, 40_001).double().view(1, 1, -1)
     h[0, 0, :3] = torch.tensor([-torch.inf, torch.inf, torch.nan])
     expected = torch.nn.functional.elu(h)
-    ours = ensemble._activate(torch.nn.ELU(), h.clone())
+    ours = ensemble._activate(torch.nn.ELU(), h.clone(), {})
     torch.testing.assert_close(ours, expected, rtol=0, atol=3e-16, equal_nan=True)
 
 

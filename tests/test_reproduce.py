@@ -56,6 +56,25 @@ def test_a_notebook_is_executed_in_place(book):
     assert outputs(book) == [[], ["11\n"]]
 
 
+def test_two_notebooks_run_at_once_and_one_that_fails_is_named(book, capfd):
+    meet = """
+import pathlib, time
+pathlib.Path({mine!r}).touch()
+end = time.time() + 60
+while not pathlib.Path({other!r}).exists():
+    assert time.time() < end
+    time.sleep(0.01)
+"""
+    paths = {name: str(book / f"{name}-is-here") for name in "ab"}
+    store(book, "1", meet.format(mine=paths["a"], other=paths["b"]), "print('met')", name="a")
+    store(book, "1", meet.format(mine=paths["b"], other=paths["a"]), "1 / 0", name="b")
+    assert execute.main([]) == 1
+    assert outputs(book, "a")[-1] == ["met\n"]
+    said = capfd.readouterr()
+    assert "failed, and left as they were: b" in said.out
+    assert "ZeroDivisionError" in said.err
+
+
 def test_other_seeds_change_the_run_and_not_the_source(book):
     store(book, "seeds = 10", "print(seeds + 1)")
     execute.execute("x", seeds=20)

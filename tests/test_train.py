@@ -44,6 +44,40 @@ def test_the_same_seeds_give_the_same_bits():
     assert all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters()))
 
 
+def test_a_step_is_that_of_the_optimiser_of_torch():
+    ours, history = train(range(3), iterations=20, **FIXED)
+    rng = generators(range(3))
+    theirs = SONODE(EnsembleMLP(4, 2, rng), EnsembleMLP(2, 2, rng, activation="tanh"))
+    optimiser, x = torch.optim.Adam(theirs.parameters(), lr=0.01), data(range(3))
+    for loss in history.loss:
+        optimiser.zero_grad()
+        value = mse(theirs(x, TIMES, **FIXED).x[-1], -x)
+        torch.testing.assert_close(loss, value.detach())
+        value.sum().backward()
+        optimiser.step()
+    for p, q in zip(ours.parameters(), theirs.parameters()):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
+def test_a_parameter_that_the_loss_does_not_see_stays_as_it_is():
+    model, x = SONODE(EnsembleMLP(4, 2, generators([0]))), data([0])
+    model.g = lambda x0: torch.zeros_like(x0)
+    model.spare = torch.nn.Parameter(torch.ones(1, 1))
+    fit(model, lambda: mse(model(x, TIMES).x[-1], -x), iterations=3)
+    assert model.spare == 1
+
+
+def test_members_with_rates_of_their_own_learn_as_ensembles_of_one_rate_do():
+    def learn(lr):
+        model, x = NODE(EnsembleMLP(2, 2, generators([0, 1]))), data([0, 1])
+        loss = lambda: mse(model(x, TIMES, **FIXED).x[-1], -x)  # noqa: E731
+        return fit(model, loss, iterations=30, lr=lr).loss
+
+    each = learn(torch.tensor([0.003, 0.03]))
+    torch.testing.assert_close(each[:, 0], learn(0.003)[:, 0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(each[:, 1], learn(0.03)[:, 1], rtol=1e-4, atol=1e-5)
+
+
 def test_training_lowers_every_members_loss():
     _, history = train(range(5))
     assert (history.loss[-1] < 0.5 * history.loss[0]).all()

@@ -8,10 +8,11 @@ killed, fails or finds no room on the disk leaves the old files; the next one st
 
 import argparse
 import json
-import subprocess
+import multiprocessing
 import sys
 import time
 from contextlib import ExitStack
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import run_notebook
@@ -21,12 +22,11 @@ from sonode_utils.scorecard import cpu_seconds
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 10  # seconds to wait for a scheduler
+FORK = multiprocessing.get_context("fork")  # a child has what is imported here
 
 
 def main(arguments=None):
     options = parse(arguments)
-    if options.one:
-        return execute(options.one, options.seeds)
     names = [find(name) for name in options.notebooks] or known()
     names = sorted(names, key=last_seconds, reverse=True)  # the longest first
     if not options.scheduler:
@@ -42,7 +42,6 @@ def parse(arguments):
     parser.add_argument("notebooks", nargs="*", help="names such as 02_parity; all if none")
     parser.add_argument("--seeds", type=int, help="other number of seeds")
     parser.add_argument("--scheduler", help="address of a Dask scheduler, tcp://host:port")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
@@ -108,18 +107,22 @@ def here(waiting, seeds, at_once=2):
     while waiting or running:
         while waiting and len(running) < at_once:
             name = waiting.pop(0)
-            command = [sys.executable, __file__, "--one", name]
-            command += ["--seeds", str(seeds)] if seeds else []
-            running[name] = subprocess.Popen(command), time.time()
+            process = FORK.Process(target=_child, args=(name, seeds))
+            process.start()
+            running[name] = process, time.time()
         for name, (process, since) in list(running.items()):
-            if process.poll() is not None:
+            if not process.is_alive():
                 del running[name]
-                failed += [name] if process.returncode else []
-                word = "FAILED" if process.returncode else "done"
+                failed += [name] if process.exitcode else []
+                word = "FAILED" if process.exitcode else "done"
                 print(f"\r{name:28} {word} in {time.time() - since:.0f} s" + " " * 20)
         report(running)
-        time.sleep(1)
+        wait([process.sentinel for process, _ in running.values()], timeout=1)
     return summary(failed)
+
+
+def _child(name, seeds):
+    sys.exit(execute(name, seeds))
 
 
 def report(running):

@@ -11,6 +11,13 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, DeadKernelError
+
+# A kernel of this machine, spoken to over its own loopback, need not warn of eavesdroppers.
+QUIET = ["--IPKernelApp.log_level=40"]
+
 
 def run(name, text, parameters):
     """Execute the notebook's text in a fresh kernel with some parameters replaced.
@@ -19,17 +26,13 @@ def run(name, text, parameters):
     its own parameters in the source) and the records it saved. Raises RuntimeError with the
     traceback of the cell that failed.
     """
-    import nbformat
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, DeadKernelError
-
     notebook = nbformat.reads(text, as_version=4)
     source = [cell["source"] for cell in notebook.cells]
     inject(notebook, parameters)
     with tempfile.TemporaryDirectory(prefix="sonode-") as folder:
         client = NotebookClient(
             notebook, timeout=None, kernel_name="python3", record_timing=False,
-            resources={"metadata": {"path": folder}},
+            resources={"metadata": {"path": folder}}, extra_arguments=QUIET,
         )  # fmt: skip
         try:
             client.execute(
