@@ -23,6 +23,20 @@ def generators(seeds):
     return [torch.Generator().manual_seed(int(seed)) for seed in seeds]
 
 
+def uniform(shape, stream):
+    """Numbers in [0, 1): the same ones in single precision and in double."""
+    return _as_default(torch.rand(shape, generator=stream, dtype=torch.float32))
+
+
+def normal(shape, stream):
+    """Normal numbers: the same ones in single precision and in double."""
+    return _as_default(torch.randn(shape, generator=stream, dtype=torch.float32))
+
+
+def _as_default(numbers):
+    return numbers.to(torch.get_default_dtype())
+
+
 class EnsembleLinear(nn.Module):
     """E affine maps, each drawn as `torch.nn.Linear` draws its own: U(-b, b), b = n_in^-1/2.
 
@@ -50,7 +64,7 @@ class EnsembleLinear(nn.Module):
 
 
 def _uniform(shape, bound, stream):
-    return (2 * torch.rand(shape, generator=stream) - 1) * bound
+    return (2 * uniform(shape, stream) - 1) * bound
 
 
 def _real(mask, k, width):

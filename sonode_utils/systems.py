@@ -2,7 +2,7 @@
 
 import torch
 
-from sonode_utils.ensemble import generators
+from sonode_utils.ensemble import generators, normal, uniform
 
 
 def parity(dims, seeds, points, width=None):
@@ -14,7 +14,7 @@ def parity(dims, seeds, points, width=None):
     width = width or max(dims)
     x = torch.zeros(len(seeds), points, width)
     for k, (d, stream) in enumerate(zip(dims, generators(seeds))):
-        x[k, :, :d] = 2 * torch.rand(points, d, generator=stream) - 1
+        x[k, :, :d] = 2 * uniform((points, d), stream) - 1
     return x
 
 
@@ -51,11 +51,11 @@ def nested_spheres(dim, seeds, points, inner=0.5, outer=(0.85, 1.0)):
     high = torch.where(label == 1, outer[1], inner)[:, None] ** dim
     x = torch.empty(len(seeds), points, dim)
     for k, stream in enumerate(generators(seeds)):
-        direction = torch.randn(points, dim, generator=stream)
-        share = torch.rand(points, 1, generator=stream)
+        direction = normal((points, dim), stream)
+        share = uniform((points, 1), stream)
         radius = (low + share * (high - low)) ** (1 / dim)
         x[k] = radius * direction / direction.norm(dim=-1, keepdim=True)
-    return x, label.float()
+    return x, label.to(x)
 
 
 def monotone_ceiling(x, label):
@@ -86,7 +86,7 @@ def oscillators(z0, times, gamma=0.1, omega=1.0):
 
 def oscillator_starts(seeds, points, reach=2.5):
     """Positions and velocities uniform in [-reach, reach]: (member, points, 2)."""
-    draws = [torch.rand(points, 2, generator=stream) for stream in generators(seeds)]
+    draws = [uniform((points, 2), stream) for stream in generators(seeds)]
     return reach * (2 * torch.stack(draws) - 1)
 
 
@@ -96,7 +96,7 @@ def noisy_sine(sigmas, seeds, times):
     One member for each (sigma, seed) pair given; its noise depends on nothing else.
     """
     streams = generators(seeds)
-    noise = torch.stack([torch.randn(len(times), generator=s) for s in streams], 1)
+    noise = torch.stack([normal(len(times), s) for s in streams], 1)
     x = torch.sin(times)[:, None] + torch.as_tensor(sigmas) * noise
     return x[..., None, None]
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sonode_utils import ensemble, systems
 from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, generators, pad_mask
 from sonode_utils.models import ANODE, NODE, SONODE, Both, HigherOrderNODE
+from sonode_utils.sampled import Forced
 from sonode_utils.solve import integrate
 
 ENDS = torch.tensor([0.0, 1.0])
@@ -218,3 +219,28 @@ def test_a_network_may_be_solved_backwards_in_time():
     tight = {"rtol": 1e-9, "atol": 1e-9}
     there = NODE(f)(x0, ENDS, **tight).x[-1]
     assert torch.allclose(NODE(f)(there, ENDS.flip(0), **tight).x[-1], x0, atol=1e-7)
+
+
+@pytest.fixture
+def double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+DRAWN = {
+    "weights": lambda: EnsembleMLP(3, 2, generators([4])).layers[0].weight.detach(),
+    "parity": lambda: systems.parity([2], [5], points=7),
+    "spheres": lambda: systems.nested_spheres(2, [6], 8)[0],
+    "starts": lambda: systems.oscillator_starts([7], 5),
+    "noise": lambda: systems.noisy_sine([0.3], [8], torch.linspace(0, 1, 9)),
+    "forced": lambda: Forced("ANODE", [9]).weight.detach(),
+}
+SINGLE = {name: draw() for name, draw in DRAWN.items()}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_seed_draws_the_same_numbers_in_double_precision(name, double):
+    again = DRAWN[name]()
+    assert again.dtype == torch.float64 and SINGLE[name].dtype == torch.float32
+    torch.testing.assert_close(again, SINGLE[name].double(), rtol=1e-6, atol=1e-6)
