@@ -151,7 +151,8 @@ class Fused:
         self.waiting = [([], []) for _ in self.linear]
 
     def pull(self, layers, grad, out):
-        """The gradient with respect to z from that with respect to the field's value."""
+        """The gradient with respect to z from that with respect to the field's value, which
+        may be overwritten."""
         if self.second is None:
             shifted, grad = grad.tensor_split([-self.d], 1)
         else:
@@ -159,8 +160,7 @@ class Fused:
             shifted = torch.where(self.second, first, 0)
             grad = torch.cat([first - shifted, last], 1)
         for i in reversed(range(len(self.weights))):
-            ours = i < len(self.weights) - 1  # the product of the layer above: free to change
-            grad = _through(self.activations[i], layers[i + 1], grad, grad if ours else None)
+            grad = _through(self.activations[i], layers[i + 1], grad)
             self._gather(i, layers[i], grad)
             grad = torch.bmm(self.weights[i], grad, out=None if i else out)
         if shifted.shape[1]:
@@ -202,17 +202,17 @@ def _activate(activation, h, scratch, many=16_000):
     return torch.maximum(h, below.exp_().sub_(1), out=h)
 
 
-def _through(activation, y, grad, out=None):
-    """grad times the activation's slope, which its result y tells; in `out` if there is one."""
-    if isinstance(activation, nn.Identity):
-        return grad
-    aten, out = torch.ops.aten, torch.empty_like(grad) if out is None else out
+def _through(activation, y, grad):
+    """grad times the activation's slope, which its result y tells, in place."""
+    aten = torch.ops.aten
     if isinstance(activation, nn.ELU):
-        return aten.elu_backward.grad_input(grad, 1, 1, 1, True, y, grad_input=out)
+        return aten.elu_backward.grad_input(grad, 1, 1, 1, True, y, grad_input=grad)
     if isinstance(activation, nn.Tanh):
-        return aten.tanh_backward.grad_input(grad, y, grad_input=out)
-    low, high = activation.min_val, activation.max_val  # a Hardtanh
-    return aten.hardtanh_backward.grad_input(grad, y, low, high, grad_input=out)
+        return aten.tanh_backward.grad_input(grad, y, grad_input=grad)
+    if isinstance(activation, nn.Hardtanh):
+        low, high = activation.min_val, activation.max_val
+        return aten.hardtanh_backward.grad_input(grad, y, low, high, grad_input=grad)
+    return grad
 
 
 def pad_mask(dims, width):

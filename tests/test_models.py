@@ -239,6 +239,12 @@ DRAWN = {
 SINGLE = {name: draw() for name, draw in DRAWN.items()}
 
 
+def test_a_stream_gives_what_torch_gives_in_single_precision():
+    ours, theirs = generators([3, 3])
+    assert torch.equal(ensemble.uniform(5, ours), torch.rand(5, generator=theirs))
+    assert torch.equal(ensemble.normal(5, ours), torch.randn(5, generator=theirs))
+
+
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_seed_draws_the_same_numbers_in_double_precision(name, double):
     again = DRAWN[name]()
