@@ -264,6 +264,25 @@ def test_a_worker_with_other_versions_is_refused():
         execute.refuse_strangers({"w": other})
 
 
+def test_a_cluster_of_strangers_is_left_alone(book, cluster, monkeypatch):
+    def refuse(workers):
+        assert all("torch" in versions for versions in workers.values())
+        raise execute.Refused("strangers")
+
+    monkeypatch.setattr(execute, "refuse_strangers", refuse)
+    store(book, "seeds = 1", "print(seeds)")
+    with pytest.raises(SystemExit, match="strangers; nothing was changed"):
+        execute.main(["--scheduler", cluster.scheduler_address])
+    assert outputs(book) == [[], []]
+
+
+def test_a_notebook_that_runs_here_is_not_sent_to_a_cluster_as_well(book, cluster):
+    store(book, "seeds = 1", "print(seeds)")
+    with execute.one_at_a_time("x"), pytest.raises(SystemExit, match="by another process"):
+        execute.main(["--scheduler", cluster.scheduler_address])
+    assert outputs(book) == [[], []]
+
+
 def test_a_scheduler_without_workers_is_refused():
     with pytest.raises(execute.Refused, match="no workers"):
         execute.refuse_strangers({})

@@ -152,6 +152,14 @@ def test_a_frozen_member_keeps_its_last_good_weights():
         assert torch.equal(p[1], q[1])
 
 
+def test_a_member_with_a_finite_loss_and_an_infinite_gradient_is_out():
+    model = torch.nn.Module()
+    model.weight, model.nfe = torch.nn.Parameter(torch.tensor([[1.0], [0.0]])), 0
+    history = fit(model, lambda: model.weight[:, 0].sqrt(), iterations=3)
+    assert history.diverged.tolist() == [False, True] and history.loss[:, 1].isnan().all()
+    assert model.weight[1] == 0 and model.weight[0] < 1
+
+
 def test_a_run_in_which_all_members_diverge_ends_and_says_so():
     _, history = exploding([0], bad=0, **FIXED)
     assert history.diverged.all() and len(history.loss) == 10
