@@ -133,7 +133,8 @@ def test_a_linear_field_needs_one_step_and_one_to_see_it():
     def linear(z, u):
         return torch.stack([z[1], u[0] - 0.3 * z[0] - 0.1 * z[1]])
 
-    assert solve(linear, start(2, 4), stages(signal(500))).newton == 2
+    done = solve(linear, start(2, 4), stages(signal(500), substeps=3))
+    assert done.newton == 2 and done.nfe == 2 * 3 * 4  # steps, substeps, stages
 
 
 @settings(max_examples=40, deadline=None)
@@ -195,6 +196,25 @@ def test_a_good_guess_saves_steps_and_changes_nothing():
     torch.testing.assert_close(warm.z, cold.z, rtol=0, atol=1e-12)
 
 
+def test_a_guess_that_is_not_finite_for_one_member_is_not_used_for_it():
+    field, u, z0 = Duffing(), stages(signal(200)), start(2, 3)
+    guess = solve(field, z0, u).z.detach().clone()
+    expected, guess[:, 50, 1] = guess.clone(), torch.nan
+    again = solve(field, z0, u, guess=guess)
+    assert not again.stepped.any()
+    torch.testing.assert_close(again.z, expected, rtol=0, atol=1e-12)
+
+
+def test_newton_asks_the_same_of_a_small_state_as_of_a_large_one():
+    def scaled(size):
+        return lambda z, u: size * hard(z / size, u / size)
+
+    hard, u, z0 = Duffing(cube=0.02), stages(signal(200)), start(2, 3)
+    done, tiny = (solve(scaled(s), s * z0, s * u, tol=1e-6) for s in (1.0, 1e-6))
+    assert done.newton == tiny.newton > 2
+    torch.testing.assert_close(1e6 * tiny.z, done.z, rtol=1e-9, atol=1e-9)
+
+
 def test_single_precision_follows_double():
     field, u, z0 = Duffing(), stages(signal(1000)), start(2, 3)
     exact = solve(field, z0, u).z.detach()
@@ -221,6 +241,7 @@ def test_a_member_that_blows_up_is_reported_and_leaves_the_others_alone():
     u, z0 = stages(signal(100)), torch.ones(1, 2, dtype=torch.float64)
     done = solve(runaway, z0, u)
     assert done.failed.tolist() == [False, True] and done.z[..., 1].isnan().all()
+    assert done.newton < 20  # no use in going on with it
     alone = loop(lambda z, u: u - z, z0[:, :1], u)
     torch.testing.assert_close(done.z[..., :1], alone, rtol=0, atol=1e-12)
 
@@ -230,7 +251,7 @@ def test_its_failure_does_not_spoil_the_gradient_of_the_others():
     z0 = torch.ones(1, 2, dtype=torch.float64)
     done = solve(lambda z, u: runaway(z * weight, u), z0, stages(signal(60)))
     (gradient,) = torch.autograd.grad(done.z[..., 0].sum(), weight)
-    assert gradient[0].isfinite() and gradient[0] != 0
+    assert gradient[0].isfinite() and gradient[0] != 0 and gradient[1] == 0
 
 
 def test_without_the_fallback_an_error_names_the_members():
@@ -244,6 +265,8 @@ def test_members_can_be_dropped_without_stepping():
     field, u, z0 = Duffing(cube=0.3), stages(3 * signal(150)), start(2, 3)
     done = solve(field, z0, u, fallback="drop")
     assert done.failed.any() and done.failed.equal(done.stepped)
+    hasty = solve(field, z0, u, fallback="drop", most=1)
+    assert hasty.newton == 1 and hasty.failed.all() and hasty.z.isnan().all()
 
 
 def test_a_member_newton_cannot_solve_is_stepped_through():
@@ -259,6 +282,9 @@ def test_a_member_that_is_out_is_held_still():
     done = solve(field, z0, u, alive=torch.tensor([True, False, True]))
     torch.testing.assert_close(done.z[:, :, 1], z0[:, None, 1].expand(2, 50))
     assert not done.failed.any()
+    z0[:, 1] = torch.nan
+    lost = solve(field, z0, u, alive=torch.tensor([True, False, True]))
+    assert not lost.stepped.any() and not lost.failed.any() and lost.newton == done.newton
 
 
 def test_the_input_is_linear_between_samples_and_its_slope_is_constant():

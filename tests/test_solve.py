@@ -121,6 +121,24 @@ def test_a_member_that_blows_up_is_reported_and_the_others_finish(options):
         assert torch.allclose(solution.z[:, 2, 0, 0], -1 / (1 + times), atol=1e-4)
 
 
+def test_a_step_may_be_as_short_as_a_sudden_start_needs():
+    def field(t, z):
+        return -1e5 * torch.exp(-1e5 * t) * z
+
+    done = integrate(field, torch.ones(1, 1, 1).double(), torch.tensor([0.0, 1.0]))
+    assert not done.failed.any()
+    assert done.z[-1].item() == pytest.approx(math.exp(-1), rel=1e-2)
+
+
+def test_a_member_that_needs_more_steps_than_allowed_is_given_up():
+    rates = torch.tensor([1.0, 1e4]).double().view(2, 1, 1)
+    times, z0 = torch.tensor([0.0, 1.0]).double(), torch.ones(2, 1, 1).double()
+    done = integrate(lambda t, z: -rates * z, z0, times, max_steps=100)
+    assert done.failed.tolist() == [False, True]
+    assert done.z[-1, 0].item() == pytest.approx(math.exp(-1), rel=1e-2)
+    assert not integrate(lambda t, z: -rates * z, z0, times).failed.any()
+
+
 def test_a_member_that_starts_undefined_is_out_from_the_start():
     z0 = torch.tensor([1.0, torch.nan]).view(2, 1, 1)
     solution = integrate(decay, z0, torch.tensor([0.0, 1.0]))
