@@ -28,7 +28,7 @@ stills: book  ## after a change of an interactive figure: its code and its pictu
 	$(BIN)/python tools/stills.py
 	@$(BIN)/python tools/build_book.py
 
-test: .venv/installed lint  ## everything that must hold, every notebook re-executed (half an hour)
+test: .venv/installed lint  ## everything that must hold, every notebook re-executed (25 minutes)
 	SONODE_RESULTS_DIR=$(CURDIR)/_build/test-results $(BIN)/python -m pytest -n 2 --dist loadfile \
 		--nbval-lax --nbval-current-env notebooks tests
 

@@ -95,6 +95,21 @@ def status_html(records):
     return plain_table_html(head, [*rows, sums])
 
 
+def again_html(rows):
+    """Each run of `make verify-seeds`: how many claims it judged again, and which turned."""
+    table = []
+    for kind in sorted({kind for row in rows for kind in row.get("again", {})}):
+        judged = [row for row in rows if kind in row.get("again", {})]
+        turned = [
+            f"{row['id']} ({row['verdict']}, then {row['again'][kind]})"
+            for row in judged
+            if row["again"][kind] != row["verdict"]
+        ]
+        name = "the same draws in float64" if kind == "double" else f"seeds from {kind} on"
+        table.append((name, len(judged), ", ".join(turned) or "none"))
+    return plain_table_html(("run", "claims judged again", "turned"), table)
+
+
 def readme_table(rows):
     """The judged claims as Markdown, as the README shows them."""
     lines = ["| claim | paper | verdict |", "|---|---|---|"]

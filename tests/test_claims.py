@@ -229,6 +229,9 @@ def test_a_claim_that_turned_with_fresh_seeds_is_fragile_on_the_scorecard(tmp_pa
     assert not rows["P1"]["fragile"] and rows["P2"]["fragile"]
     html = tables.table_html([rows["P1"], rows["P2"]])
     assert "with seeds from 1000 on: the same" in html and "on: inconclusive" in html
+    status = scorecard.again_html(list(rows.values()))
+    assert "<td>seeds from 1000 on</td><td>2</td>" in status
+    assert f"P2 ({verdict}, then inconclusive)" in status and "P1 (" not in status
 
 
 def test_the_readme_table_says_the_verdict_the_parts_and_what_is_fragile(tmp_path):
