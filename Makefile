@@ -43,7 +43,7 @@ coverage: .venv/installed  ## which lines of the package the unit tests run; fai
 	$(BIN)/coverage run -m pytest -q $(UNIT)
 	$(BIN)/coverage report
 
-reproduce: .venv/installed  ## re-execute notebooks in place (about 16 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20 SCHEDULER=tcp://host:port
+reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20 SCHEDULER=tcp://host:port
 	$(BIN)/python tools/execute.py $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(NOTEBOOKS)
 	$(BIN)/python tools/update_readme.py
 	@$(MAKE) --no-print-directory book
