@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from html import escape
 from pathlib import Path
 
 from sonode_utils.claims import CATALOGUE, RESULTS
@@ -80,19 +81,27 @@ def cpu_seconds(record):
 
 
 def status_html(records):
-    """When each notebook last ran, for how long and with what, as a table."""
-    head = ("notebook", "CPU", "seeds", "data", "claims", "last run", "machine", "versions")
+    """When each notebook last ran, for how long and with what, as a table.
+
+    What they ran with is mostly the same: it stands below, under the letters of the table.
+    """
+    made_with = [
+        ", ".join([record["machine"], *(f"{k} {v}" for k, v in record["versions"].items())])
+        for record in records
+    ]
+    letters = dict(zip(dict.fromkeys(made_with), "abcdefghijklmnopqrstuvwxyz"))
+    head = ("notebook", "CPU", "seeds", "data", "claims", "last run", "with")
     rows = [
         (
             record["notebook"], f"{cpu_seconds(record)} s", record["seeds"], record["data"],
-            " ".join(claim["id"] for claim in record["claims"]), record["date"],
-            record["machine"], ", ".join(f"{k} {v}" for k, v in record["versions"].items()),
+            " ".join(claim["id"] for claim in record["claims"]), record["date"], letters[with_],
         )
-        for record in records
+        for record, with_ in zip(records, made_with)
     ]  # fmt: skip
     total = sum(map(cpu_seconds, records))
-    sums = ("all", f"{total // 60} min {total % 60} s", "", "", "", "", "", "")
-    return plain_table_html(head, [*rows, sums])
+    sums = ("all", f"{total // 60} min {total % 60} s", "", "", "", "", "")
+    below = "<br>".join(f"{letter}: {escape(text)}" for text, letter in letters.items())
+    return f"{plain_table_html(head, [*rows, sums])}<p>{below}</p>"
 
 
 def again_html(rows):

@@ -208,6 +208,7 @@ def test_the_status_page_lists_every_notebook_and_the_sum_of_their_times(tmp_pat
         claims.write_json(tmp_path / f"{name}.json", record)
     html = scorecard.status_html(scorecard.load_results(tmp_path))
     assert "<td>one</td>" in html and "<td>two</td>" in html and "1 min 20 s" in html
+    assert html.count("<td>a</td>") == 2 and html.count("a: ") == html.count("torch ") == 1
 
 
 def test_the_scorecard_refuses_a_claim_judged_twice(tmp_path):
