@@ -55,15 +55,16 @@ class EnsembleLinear(nn.Module):
             rows, columns = _real(in_mask, k, n_in), _real(out_mask, k, n_out)
             bound = len(rows) ** -0.5
             shape = len(rows), len(columns)
-            weight[k, rows[:, None], columns] = _uniform(shape, bound, stream)
-            bias[k, 0, columns] = _uniform(len(columns), bound, stream)
+            weight[k, rows[:, None], columns] = within(shape, bound, stream)
+            bias[k, 0, columns] = within(len(columns), bound, stream)
         self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
 
     def forward(self, x):
         return torch.baddbmm(self.bias, x, self.weight)
 
 
-def _uniform(shape, bound, stream):
+def within(shape, bound, stream):
+    """Numbers in [-bound, bound)."""
     return (2 * uniform(shape, stream) - 1) * bound
 
 

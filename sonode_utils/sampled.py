@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from sonode_utils.ensemble import generators, uniform
+from sonode_utils.ensemble import generators, within
 from sonode_utils.parallel import affine, solve
 from sonode_utils.train import History, fit
 
@@ -82,7 +82,7 @@ class Forced(nn.Module):
                 (self.bias, self.features),
                 (self.start, 1),
             ):
-                p[k] = (2 * uniform(p.shape[1:], self.streams[k]) - 1) * fan_in**-0.5
+                p[k] = within(p.shape[1:], fan_in**-0.5, self.streams[k])
 
     def initial_state(self, x0):
         """x0: a number -> (d, member)."""

@@ -2,7 +2,7 @@
 
 import torch
 
-from sonode_utils.ensemble import generators, normal, uniform
+from sonode_utils.ensemble import generators, normal, uniform, within
 
 
 def parity(dims, seeds, points, width=None):
@@ -14,7 +14,7 @@ def parity(dims, seeds, points, width=None):
     width = width or max(dims)
     x = torch.zeros(len(seeds), points, width)
     for k, (d, stream) in enumerate(zip(dims, generators(seeds))):
-        x[k, :, :d] = 2 * uniform((points, d), stream) - 1
+        x[k, :, :d] = within((points, d), 1.0, stream)
     return x
 
 
@@ -86,8 +86,7 @@ def oscillators(z0, times, gamma=0.1, omega=1.0):
 
 def oscillator_starts(seeds, points, reach=2.5):
     """Positions and velocities uniform in [-reach, reach]: (member, points, 2)."""
-    draws = [uniform((points, 2), stream) for stream in generators(seeds)]
-    return reach * (2 * torch.stack(draws) - 1)
+    return torch.stack([within((points, 2), reach, stream) for stream in generators(seeds)])
 
 
 def noisy_sine(sigmas, seeds, times):

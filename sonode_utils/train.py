@@ -93,7 +93,7 @@ class Adam:
         )  # fmt: skip
         if each:  # a step is proportional to its rate
             for p, before in zip(self.parameters, self.before):
-                p.copy_(torch.lerp(before, p, self.lr.view(-1, *[1] * (p.dim() - 1)).to(p)))
+                p.copy_(torch.lerp(before, p, _rows(self.lr, p).to(p)))
 
 
 @contextmanager
@@ -119,10 +119,14 @@ def _restore(parameters, good, keep):
     if keep.all():
         return
     for p, before in zip(parameters, good):
-        shape = (-1,) + (1,) * (p.dim() - 1)
-        p.copy_(torch.where(keep.view(shape), p, before))
+        p.copy_(torch.where(_rows(keep, p), p, before))
         if p.grad is not None:
-            p.grad.copy_(torch.where(keep.view(shape), p.grad, 0))
+            p.grad.copy_(torch.where(_rows(keep, p), p.grad, 0))
+
+
+def _rows(values, p):
+    """values: (member,), to go with the rows of p."""
+    return values.view(-1, *[1] * (p.dim() - 1))
 
 
 def _describe(bar, loss, alive):
