@@ -9,9 +9,10 @@ FIRST ?=
 DOUBLE ?=
 KEEP ?=
 export OMP_NUM_THREADS ?= 1
+export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf stills test check coverage reproduce verify-seeds bench clean lint
+.PHONY: help book pdf stills test check unit coverage reproduce verify-seeds bench clean lint
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -22,25 +23,24 @@ book: .venv/installed  ## build _build/html from the stored outputs (first time 
 pdf: .venv/installed  ## print the whole book to _build/book.pdf through Chromium (a minute)
 	@$(BIN)/python tools/pdf.py
 
-stills: book  ## after a change of an interactive figure: its code and its picture in the stored pages
-	$(BIN)/python tools/refresh_figures.py
-	@$(BIN)/python tools/build_book.py
+stills: book  ## after a change of an interactive figure: its still picture, for pages without JavaScript
 	$(BIN)/python tools/stills.py
 	@$(BIN)/python tools/build_book.py
 
-test: .venv/installed lint  ## everything that must hold, every notebook re-executed (25 minutes)
-	SONODE_RESULTS_DIR=$(CURDIR)/_build/test-results $(BIN)/python -m pytest -n 2 --dist loadfile \
-		--nbval-lax --nbval-current-env notebooks tests
+NBVAL := SONODE_RESULTS_DIR=$(CURDIR)/_build/test-results $(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env
 
-check: .venv/installed lint  ## the quick half: lint, unit tests, notebooks on the fast profile, the pages in a browser (ten minutes)
+test: .venv/installed lint  ## everything that must hold, every notebook re-executed (25 minutes); NOTEBOOKS=02_parity runs one chapter alone
+	$(NBVAL) $(if $(NOTEBOOKS),$(NOTEBOOKS:%=notebooks/%.ipynb),notebooks tests)
+
+check: .venv/installed lint  ## the quick half: lint, unit tests, notebooks on the smoke profile, the pages in a browser (ten minutes)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
 
-# The tests of the package itself; those of the book, its tools and its pages run no line of it alone.
-UNIT := $(filter-out $(addprefix tests/test_,$(addsuffix .py,book browser environment notebooks readme reproduce tools)),$(wildcard tests/test_*.py))
+unit: .venv/installed  ## the tests of the package's core, evidence, solvers and data (about a minute)
+	$(BIN)/python -m pytest -q -n 2 tests/core
 
 coverage: .venv/installed  ## which lines of the package the unit tests run; fails below 95 % (five minutes)
 	@mkdir -p _build
-	$(BIN)/coverage run -m pytest -q $(UNIT)
+	$(BIN)/coverage run -m pytest -q tests/core tests/chapters --ignore tests/chapters/test_notebooks.py
 	$(BIN)/coverage report
 
 reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20 SCHEDULER=tcp://host:port
@@ -54,12 +54,13 @@ verify-seeds: .venv/installed  ## judge every claim again with fresh seeds and s
 bench: .venv/installed  ## our training against the reference-style loop, as ratios (ten minutes); KEEP=1 stores them for the book
 	$(BIN)/python benchmarks/run.py $(if $(KEEP),--keep)
 
-lint: .venv/installed  ## format and style, notebooks too (seconds)
+lint: .venv/installed  ## format, style and types, notebooks too (half a minute)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 clean:  ## remove what was built; the installation stays (remove .venv for that)
-	rm -rf _build .pytest_cache .ruff_cache .hypothesis
+	rm -rf _build .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
 # The stamp is written last, so an installation that was cut short is taken up again.
 .venv/installed: requirements.lock requirements.hashes pyproject.toml

@@ -10,7 +10,7 @@ from clock import iterate, race
 from torch import nn
 from torchdiffeq import odeint
 
-from sonode_utils import systems
+from sonode_utils.data import systems
 from sonode_utils.ensemble import EnsembleMLP, generators
 from sonode_utils.models import SONODE
 from sonode_utils.train import mse

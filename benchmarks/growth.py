@@ -6,7 +6,7 @@ from clock import iterate, race
 from tqdm import tqdm
 
 from sonode_utils.ensemble import EnsembleMLP, generators
-from sonode_utils.parallel import by_member, solve, stages
+from sonode_utils.solvers.parallel import by_member, input_at_stages, solve_parallel
 
 MEMBERS = (1, 2, 5, 10, 20, 50, 100, 200)
 SAMPLES = (125, 250, 500, 1000, 2000, 4000, 8000)
@@ -44,12 +44,12 @@ def driven(samples, d, members=20):
     """A network of d rows of state and a random input, solved over all samples at once."""
     net = EnsembleMLP(d + 1, d, generators(range(members)))
     field, last = by_member(net), None
-    u = stages(torch.randn(1, samples, generator=torch.Generator().manual_seed(0)))
+    u = input_at_stages(torch.randn(1, samples, generator=torch.Generator().manual_seed(0)))
     z0 = torch.zeros(d, members)
 
     def loss():
         nonlocal last
-        done = solve(lambda z, u: 0.1 * field(z, u) - 0.05 * z, z0, u, guess=last)
+        done = solve_parallel(lambda z, u: 0.1 * field(z, u) - 0.05 * z, z0, u, guess=last)
         last = done.z.detach()
         return done.z.square().mean()
 

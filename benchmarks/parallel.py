@@ -11,16 +11,16 @@ from clock import iterate, race
 from torch import nn
 from torchdiffeq import odeint
 
-from sonode_utils import datasets
-from sonode_utils.parallel import stages
-from sonode_utils.sampled import CUBE, Forced, stable_start
+from sonode_utils.chapters.driven import CUBE, DrivenModel, stable_start
+from sonode_utils.data import measured
+from sonode_utils.solvers.parallel import input_at_stages
 
 SAMPLES = 1000
 
 
 def signals():
     """Silverbox as chapter 8 has it: input and output, (1000,) each, single precision."""
-    record = datasets.silverbox()
+    record = measured.silverbox()
     u, x = (torch.tensor(s[:SAMPLES]) for s in (record.u, record.y))
     return [(100 * (s - s.mean())).float() for s in (u, x)], record.data
 
@@ -68,8 +68,8 @@ def parallel(x, ensemble, stage):
 def silverbox(members, third=None):
     """One row of the table."""
     (u, x), data = signals()
-    stage = stages(u[None])
-    ensemble = Forced("SONODE", range(members), cubic=True)
+    stage = input_at_stages(u[None])
+    ensemble = DrivenModel("SONODE", range(members), cubic=True)
     stable_start(ensemble, x[0], stage)
     steps = {"reference": iterate(*reference(u, x, ensemble, 0))}
     if third:

@@ -20,7 +20,7 @@ import parallel
 import torch
 from tqdm import tqdm
 
-from sonode_utils.claims import RESULTS, write_json
+from sonode_utils.evidence.report import records_folder, write_json
 from sonode_utils.tables import duration
 
 try:
@@ -84,7 +84,9 @@ def main():
             "date": time.strftime("%Y-%m-%d"), "versions": {n: version(n) for n in names},
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         }  # fmt: skip
-        write_json(RESULTS / "speed/bench.json", {**about, "rows": table, **growth.measure()})
+        write_json(
+            records_folder() / "speed/bench.json", {**about, "rows": table, **growth.measure()}
+        )
 
 
 if __name__ == "__main__":

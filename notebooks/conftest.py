@@ -1,17 +1,19 @@
 """nbval compares verdicts on real data only with verdicts on real data."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from sonode_utils import datasets
-from sonode_utils.claims import RESULTS
+from sonode_utils.data import measured
+
+RESULTS = Path(__file__).parents[1] / "book/results"
 
 
 def pytest_collection_modifyitems(items):
     """Without the measured files, leave out chapters whose stored verdicts need them.
 
-    tests/test_notebooks.py still executes them, on the simulated stand-ins.
+    tests/chapters/test_notebooks.py still executes them, on the simulated stand-ins.
     """
     real = {
         item: _needs_real_data(item.path)
@@ -30,4 +32,4 @@ def _needs_real_data(path):
 
 
 def _have_real_data():
-    return datasets.silverbox().data == datasets.f16().data == "real"
+    return measured.silverbox().data == measured.f16().data == "real"

@@ -1,7 +1,22 @@
-"""The thin package behind the SONODE book: one idea a file, the paper's letters as names.
+"""The thin package behind the SONODE book, in the paper's own letters.
 
-Importing it puts torch on one thread: the book's tensors are small, and a second
-thread made the same batched solve several times slower. Run two processes instead.
+Read it in this order; each file can be read on its own::
+
+    ensemble   E independent networks as one batched program, and their random streams
+    models     NODE, ANODE, SONODE and the k-th order model; the paper's own networks
+    solve      integrate: all members' ODEs in one call; the model's error or the solver's?
+    train      fit: Adam on every member's own loss; scores and counts of iterations
+    figures    the house style, and figures that react in the page (needs matplotlib)
+
+Four rooms surround that core::
+
+    evidence/  rules for verdicts, a notebook's run and its record, the scorecard, tables
+    solvers/   inside `integrate`: dopri5 for ensembles, and solves parallel in time
+    data/      the paper's synthetic systems; Silverbox, F-16 and MNIST, and their stand-ins
+    chapters/  what only a few chapters of the book need
+
+Importing the package puts torch on one thread: the book's tensors are small, and a second
+thread makes the same batched solve several times slower. Run two processes instead.
 `SONODE_THREADS` overrides it.
 """
 
@@ -9,6 +24,23 @@ import os
 
 import torch
 
-torch.set_num_threads(int(os.environ.get("SONODE_THREADS", "1")))
+from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, generators, pad_mask, pick
+from sonode_utils.models import (
+    ANODE,
+    NODE,
+    SONODE,
+    HigherOrderNODE,
+    Trajectory,
+    paper_model,
+)
+from sonode_utils.solve import TIGHT, Solution, integrate, reversal_error
+from sonode_utils.train import History, fit, iterations_to, mse, score
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+__all__ = [
+    "ANODE", "NODE", "SONODE", "TIGHT", "EnsembleLinear", "EnsembleMLP", "HigherOrderNODE",
+    "History", "Solution", "Trajectory", "fit", "generators", "integrate", "iterations_to",
+    "mse", "pad_mask", "paper_model", "pick", "reversal_error", "score",
+]  # fmt: skip
+
+torch.set_num_threads(int(os.environ.get("SONODE_THREADS", "1")))

@@ -4,12 +4,16 @@ Every parameter carries a leading member axis, so one product trains all seeds a
 and no gradient ever crosses from one member to another.
 """
 
+import copy
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-ACTIVATIONS = {
+Streams = Sequence[torch.Generator]
+
+ACTIVATIONS: dict[str | None, Callable[[], nn.Module]] = {
     "elu": nn.ELU,
     "tanh": nn.Tanh,
     "hardtanh5": partial(nn.Hardtanh, -5, 5),  # the authors' initial velocity nets
@@ -18,17 +22,17 @@ ACTIVATIONS = {
 }
 
 
-def generators(seeds):
-    """One random stream a member: member k draws the same whatever stands beside it."""
+def generators(seeds: Iterable[int]) -> list[torch.Generator]:
+    """One random stream per member: a member draws the same whatever stands beside it."""
     return [torch.Generator().manual_seed(int(seed)) for seed in seeds]
 
 
-def uniform(shape, stream):
+def uniform(shape, stream: torch.Generator) -> Tensor:
     """Numbers in [0, 1): the same ones in single precision and in double."""
     return _as_default(torch.rand(shape, generator=stream, dtype=torch.float32))
 
 
-def normal(shape, stream):
+def normal(shape, stream: torch.Generator) -> Tensor:
     """Normal numbers: the same ones in single precision and in double."""
     return _as_default(torch.randn(shape, generator=stream, dtype=torch.float32))
 
@@ -47,7 +51,10 @@ class EnsembleLinear(nn.Module):
     x: (member, batch, n_in) -> (member, batch, n_out)
     """
 
-    def __init__(self, n_in, n_out, rng, in_mask=None, out_mask=None):
+    def __init__(
+        self, n_in: int, n_out: int, rng: Streams,
+        in_mask: Tensor | None = None, out_mask: Tensor | None = None,
+    ):  # fmt: skip
         super().__init__()
         weight = torch.zeros(len(rng), n_in, n_out)
         bias = torch.zeros(len(rng), 1, n_out)
@@ -55,15 +62,15 @@ class EnsembleLinear(nn.Module):
             rows, columns = _real(in_mask, k, n_in), _real(out_mask, k, n_out)
             bound = len(rows) ** -0.5
             shape = len(rows), len(columns)
-            weight[k, rows[:, None], columns] = within(shape, bound, stream)
-            bias[k, 0, columns] = within(len(columns), bound, stream)
+            weight[k, rows[:, None], columns] = symmetric_uniform(shape, bound, stream)
+            bias[k, 0, columns] = symmetric_uniform(len(columns), bound, stream)
         self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return torch.baddbmm(self.bias, x, self.weight)
 
 
-def within(shape, bound, stream):
+def symmetric_uniform(shape, bound: float, stream: torch.Generator) -> Tensor:
     """Numbers in [-bound, bound)."""
     return (2 * uniform(shape, stream) - 1) * bound
 
@@ -84,12 +91,13 @@ class EnsembleMLP(nn.Module):
     """
 
     def __init__(
-        self, n_in, n_out, rng, hidden=(20, 20), activation="elu", output=None,
-        in_mask=None, out_mask=None,
+        self, n_in: int, n_out: int, rng: Streams, hidden: Sequence[int] = (20, 20),
+        activation: str | None = "elu", output: str | None = None,
+        in_mask: Tensor | None = None, out_mask: Tensor | None = None,
     ):  # fmt: skip
         super().__init__()
         sizes = [n_in, *hidden, n_out]
-        layers = []
+        layers: list[nn.Module] = []
         for i, (a, b) in enumerate(zip(sizes, sizes[1:])):
             first, last = i == 0, i == len(hidden)
             masks = (in_mask if first else None, out_mask if last else None)
@@ -99,123 +107,25 @@ class EnsembleMLP(nn.Module):
         # How many features each member really has: the solver's error norm divides by it.
         self.in_features = None if in_mask is None else in_mask.sum(-1)
 
-    def forward(self, z, t=None):
+    def forward(self, z: Tensor, t=None) -> Tensor:
         return self.layers(z)
 
 
-class Fused:
-    """A model's field, with its derivative, for a solver that keeps no graph.
-
-    The field is the state without its first d features, then the network's d outputs:
-    [v, f(x, v)], or f alone where d is the whole state. z and all else are feature first,
-    (member, feature, batch), which batched products of thin matrices like better.
-
-    second: (member,), where d is the whole state: True for the members whose first half
-    has the second half for its derivative, whatever the network says of it.
-    """
-
-    def __init__(self, mlp, second=None):
-        self.second = None if second is None else second.view(-1, 1, 1)
-        self.parameters = list(mlp.parameters())
-        self.linear, self.activations = list(mlp.layers[0::2]), list(mlp.layers[1::2])
-        self.weights = [layer.weight.detach() for layer in self.linear]
-        self.affine = [
-            (layer.bias.detach().transpose(1, 2), weight.transpose(1, 2).contiguous())
-            for layer, weight in zip(self.linear, self.weights)
-        ]
-        self.d = self.weights[-1].shape[-1]
-        self.scratch = {}
-        self.kept = None  # a list, to keep each evaluation's layers for `pull`
-
-    def __call__(self, t, z):
-        return self.into(None, t, z)
-
-    def into(self, out, t, z):
-        """The field's value, written to `out` if there is one."""
-        layers = [z]
-        for (bias, weight), activation in zip(self.affine, self.activations):
-            h = torch.baddbmm(bias, weight, layers[-1])
-            layers.append(_activate(activation, h, self.scratch))
-        if self.kept is not None:
-            self.kept.append(layers)
-        y = layers[-1]
-        if self.second is None:
-            return torch.cat([z[:, self.d :], y], 1, out=out)
-        first, half = z[:, self.d // 2 :], y[:, : self.d // 2]
-        return torch.cat(
-            [torch.where(self.second, first, half), y[:, self.d // 2 :]], 1, out=out
-        )
-
-    def zero_grad(self):
-        """Begin anew with `grads`, which are those of mlp.parameters()."""
-        self.grads = [torch.zeros_like(p) for layer in self.linear for p in layer.parameters()]
-        self.waiting = [([], []) for _ in self.linear]
-
-    def pull(self, layers, grad, out):
-        """The gradient with respect to z from that with respect to the field's value, which
-        may be overwritten."""
-        if self.second is None:
-            shifted, grad = grad.tensor_split([-self.d], 1)
-        else:
-            first, last = grad.tensor_split(2, 1)
-            shifted = torch.where(self.second, first, 0)
-            grad = torch.cat([first - shifted, last], 1)
-        for i in reversed(range(len(self.weights))):
-            grad = _through(self.activations[i], layers[i + 1], grad)
-            self._gather(i, layers[i], grad)
-            grad = torch.bmm(self.weights[i], grad, out=None if i else out)
-        if shifted.shape[1]:
-            out[:, -shifted.shape[1] :].add_(shifted)
-        return out
-
-    def _gather(self, i, below, grad, wide=64):
-        """For the parameters of layer i: wait until the product is wide enough to be fast."""
-        inputs, errors = self.waiting[i]
-        inputs.append(below)
-        errors.append(grad)
-        if len(errors) * grad.shape[2] >= wide:
-            self._add(i, *self.waiting[i])
-
-    def _add(self, i, inputs, errors):
-        x, error = (w[0] if len(w) == 1 else torch.cat(w, 2) for w in (inputs, errors))
-        self.grads[2 * i].baddbmm_(x, error.transpose(1, 2))
-        self.grads[2 * i + 1] += error.sum(2)[:, None]
-        self.waiting[i] = [], []
-
-    def finish(self):
-        """`grads`, with what was still waiting."""
-        for i, waiting in enumerate(self.waiting):
-            if waiting[0]:
-                self._add(i, *waiting)
-        return self.grads
-
-
-def _activate(activation, h, scratch, many=16_000):
-    """activation(h), in place where most of the time goes; scratch: {shape: a tensor}."""
-    if not isinstance(activation, nn.ELU):
-        return activation(h)
-    if h.numel() < many:
-        return nn.functional.elu_(h)
-    if h.shape not in scratch:
-        scratch[h.shape] = torch.empty_like(h)
-    # e^h - 1 is never below h, and exp takes a third of the time of ELU's expm1.
-    below = torch.clamp(h, max=0, out=scratch[h.shape])
-    return torch.maximum(h, below.exp_().sub_(1), out=h)
-
-
-def _through(activation, y, grad):
-    """grad times the activation's slope, which its result y tells, in place."""
-    aten = torch.ops.aten
-    if isinstance(activation, nn.ELU):
-        return aten.elu_backward.grad_input(grad, 1, 1, 1, True, y, grad_input=grad)
-    if isinstance(activation, nn.Tanh):
-        return aten.tanh_backward.grad_input(grad, y, grad_input=grad)
-    if isinstance(activation, nn.Hardtanh):
-        low, high = activation.min_val, activation.max_val
-        return aten.hardtanh_backward.grad_input(grad, y, low, high, grad_input=grad)
-    return grad
-
-
-def pad_mask(dims, width):
-    """True where a member of dimension d really has the feature: (member, width)."""
+def pad_mask(dims, width: int) -> Tensor:
+    """True where a member of dimension dims[k] really has the feature: (member, width)."""
     return torch.arange(width) < torch.as_tensor(dims)[:, None]
+
+
+def pick(model: nn.Module, members) -> nn.Module:
+    """A copy of a model that has these members only, all of them alive.
+
+    members: an index of the member axis: a slice, a list, or a mask (member,).
+    """
+    few = copy.deepcopy(model)
+    for module in few.modules():
+        if isinstance(module, EnsembleMLP) and module.in_features is not None:
+            module.in_features = module.in_features[members]
+    for p in few.parameters():
+        p.data = p.data[members].clone()
+    few.alive = None  # type: ignore[assignment]
+    return few

@@ -6,52 +6,54 @@ the x read out of it. f (and g) are ensembles of networks, or any callable on
 """
 
 import copy
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from sonode_utils.ensemble import EnsembleMLP, Fused
-from sonode_utils.solve import integrate
+from sonode_utils.ensemble import EnsembleMLP, generators, pad_mask
+from sonode_utils.solve import TIGHT, integrate
+from sonode_utils.solvers.fields import FusedMLP
 
 
 class Trajectory(NamedTuple):
     """x: (time, member, batch, d) and the full state z; nfe evaluations; failed: (member,)."""
 
-    x: torch.Tensor
-    z: torch.Tensor
+    x: Tensor
+    z: Tensor
     nfe: int
-    failed: torch.Tensor
+    failed: Tensor
 
 
 class NODE(nn.Module):
     """x' = f(x, t): a neural ODE. f: (member, batch, d) -> (member, batch, d)."""
 
-    def __init__(self, f):
+    def __init__(self, f: Callable):
         super().__init__()
         self.f = f
         self.alive = None  # (member,); `fit` puts out the members that diverge
         self.nfe = 0
-        self.plan = None  # a `solve.Plan` while `fit` trains
+        self.plan = None  # a `StepPlan` while `fit` trains
 
-    def initial_state(self, x0):
+    def initial_state(self, x0: Tensor) -> Tensor:
         """x0: (member, batch, d) -> z(t0): (member, batch, feature)."""
         return x0
 
-    def field(self, t, z):
+    def field(self, t, z: Tensor) -> Tensor:
         """z' = field(t, z), in torchdiffeq's order of arguments."""
         return self.f(z, t)
 
-    def readout(self, z):
+    def readout(self, z: Tensor) -> Tensor:
         """The real space x in the state z."""
         return z
 
-    def fused(self):
+    def fused(self) -> FusedMLP | None:
         """The field with its derivative, where f is an EnsembleMLP and `field` is ours."""
         ours = type(self).field in (NODE.field, HigherOrderNODE.field)
-        return Fused(self.f) if ours and type(self.f) is EnsembleMLP else None
+        return FusedMLP(self.f) if ours and type(self.f) is EnsembleMLP else None
 
-    def forward(self, x0, times, **solver):
+    def forward(self, x0: Tensor, times: Tensor, **solver) -> Trajectory:
         """Solve from x0: (member, batch, d) at `times`; `solver` goes to `integrate`."""
         z0 = self.initial_state(x0)
         features = getattr(self.f, "in_features", None)
@@ -60,29 +62,33 @@ class NODE(nn.Module):
         self.nfe = done.nfe
         return Trajectory(self.readout(done.z), done.z, done.nfe, done.failed)
 
+    def double_copy(self) -> "NODE":
+        """The same weights in double precision, every member alive."""
+        twin = copy.deepcopy(self).double()
+        twin.alive = None
+        return twin
+
     @torch.no_grad()
-    def tight(self, x0, times):
-        """The same weights in double precision at rtol 1e-8: the model without its solver.
+    def solve_tight(self, x0: Tensor, times: Tensor) -> Trajectory:
+        """Solve in double precision at rtol 1e-8: the model without its solver's error.
 
         A member that cannot be solved even so comes back as NaN.
         """
-        twin = copy.deepcopy(self).double()
-        twin.alive = None
-        return twin(x0.double(), times.double(), rtol=1e-8, atol=1e-8)
+        return self.double_copy()(x0.double(), times.double(), **TIGHT)
 
 
 class ANODE(NODE):
     """[x, a]' = f([x, a], t): `augment` extra dimensions a, starting at 0 or at g(x0)."""
 
-    def __init__(self, f, augment, g=None):
+    def __init__(self, f: Callable, augment: int, g: Callable | None = None):
         super().__init__(f)
         self.augment, self.g = augment, g
 
-    def initial_state(self, x0):
+    def initial_state(self, x0: Tensor) -> Tensor:
         a0 = x0.new_zeros(*x0.shape[:-1], self.augment) if self.g is None else self.g(x0)
         return torch.cat([x0, a0], -1)
 
-    def readout(self, z):
+    def readout(self, z: Tensor) -> Tensor:
         return z[..., : z.shape[-1] - self.augment]
 
 
@@ -92,46 +98,49 @@ class HigherOrderNODE(NODE):
     Without g the data must bring their own derivatives: x0 is then the full state.
     """
 
-    def __init__(self, f, order, g=None):
+    def __init__(self, f: Callable, order: int, g: Callable | None = None):
         super().__init__(f)
         self.order, self.g = order, g
 
-    def initial_state(self, x0):
+    def initial_state(self, x0: Tensor) -> Tensor:
         return x0 if self.g is None else torch.cat([x0, self.g(x0)], -1)
 
-    def field(self, t, z):
+    def field(self, t, z: Tensor) -> Tensor:
         d = z.shape[-1] // self.order
         return torch.cat([z[..., d:], self.f(z, t)], -1)
 
-    def readout(self, z):
+    def readout(self, z: Tensor) -> Tensor:
         return z[..., : z.shape[-1] // self.order]
 
 
 class SONODE(HigherOrderNODE):
     """x'' = f([x, v], t), x'(t0) = g(x0): a second order neural ODE."""
 
-    def __init__(self, f, g=None):
+    def __init__(self, f: Callable, g: Callable | None = None):
         super().__init__(f, 2, g)
 
 
-class Both(NODE):
-    """ANODE(d) and SONODE members side by side: f gives [F, G] at z = [x, a].
+def paper_model(
+    name: str, d: int, seeds: Iterable[int], *, augment: int | None = None,
+    hidden: Sequence[int] = (20, 20), dims: Tensor | None = None,
+) -> NODE:  # fmt: skip
+    """The paper's NODE, ANODE or SONODE on x of d features, one member per seed.
 
-    second: (member,), True where the member is a SONODE, with F = a and f = G.
+    f has two hidden layers of 20 and ELU, SONODE's g the same with tanh, and no layer stands
+    before or after the flow. augment: ANODE's extra dimensions (d unless given).
+    dims: (member,), the features that each member really has where members are padded to d.
     """
-
-    def __init__(self, f, second):
-        super().__init__(f)
-        self.second = second[:, None, None]
-
-    def field(self, t, z):
-        dz, half = self.f(z, t), z.shape[-1] // 2
-        second_order = torch.cat([z[..., half:], dz[..., half:]], -1)
-        return torch.where(self.second, second_order, dz)
-
-    def fused(self):
-        ours = type(self).field is Both.field and type(self.f) is EnsembleMLP
-        return Fused(self.f, self.second) if ours else None
-
-    def readout(self, z):
-        return z[..., : z.shape[-1] // 2]
+    rng, x = generators(seeds), None if dims is None else pad_mask(dims, d)
+    if name == "NODE":
+        return NODE(EnsembleMLP(d, d, rng, hidden, in_mask=x, out_mask=x))
+    extra = d if augment is None else augment
+    z = None if x is None else torch.cat([x, x], -1)
+    if x is not None and extra != d:
+        raise ValueError(f"augment accepts {d} where dims are given, not {augment}")
+    if name == "ANODE":
+        n = d + extra
+        return ANODE(EnsembleMLP(n, n, rng, hidden, in_mask=z, out_mask=z), extra)
+    if name != "SONODE":
+        raise ValueError(f"name accepts 'NODE', 'ANODE' or 'SONODE', not {name!r}")
+    f = EnsembleMLP(2 * d, d, rng, hidden, in_mask=z, out_mask=x)
+    return SONODE(f, EnsembleMLP(d, d, rng, hidden, "tanh", in_mask=x, out_mask=x))

@@ -1,36 +1,36 @@
 """Solving many members' ODEs in one call, and telling the model's error from the solver's.
 
 torchdiffeq does the solving: any of its methods by name, and for `dopri5`, the book's
-workhorse, the same method laid out for ensembles (`dopri5.py`).
+workhorse, the same method laid out for ensembles (`solvers/dopri5.py`).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 from torchdiffeq import odeint
 
-from sonode_utils.dopri5 import Solve, dopri5
+from sonode_utils.solvers.dopri5 import Solve, dopri5
+from sonode_utils.solvers.fields import MemberField, StepPlan
 
-
-class Plan(list):
-    """The steps (length, error) that `dopri5` took last, for it to plan the next ones by."""
-
-    def __deepcopy__(self, memo):
-        return None  # the copy of a model in training is a model that starts anew
+TIGHT = {"rtol": 1e-8, "atol": 1e-8}  # tolerances at which headline values are quoted
 
 
 class Solution(NamedTuple):
     """z: (time, member, batch, feature), NaN for the members in `failed`: (member,)."""
 
-    z: torch.Tensor
+    z: Tensor
     nfe: int
-    failed: torch.Tensor
+    failed: Tensor
 
 
 def integrate(
-    field, z0, times, *, method="dopri5", rtol=1e-3, atol=1e-3, alive=None, features=None,
-    fused=None, plan=None, max_steps=5000, **options,
-):  # fmt: skip
+    field: Callable, z0: Tensor, times: Tensor, *, method: str = "dopri5",
+    rtol: float = 1e-3, atol: float = 1e-3, alive: Tensor | None = None,
+    features: Tensor | None = None, fused: Callable | None = None,
+    plan: StepPlan | None = None, max_steps: int = 5000, **options,
+) -> Solution:  # fmt: skip
     """Solve z' = field(t, z) for all members at once.
 
     The adaptive step is small enough for the member that needs the smallest one: no
@@ -40,15 +40,15 @@ def integrate(
 
     z0: (member, batch, feature); times: (time,); alive: (member,), False = do not move;
     features: (member,), how many features are real where members are padded; fused: () ->
-    the same field as an `ensemble.Fused`, to be solved without a graph, or None;
-    plan: a `Plan`, from earlier solutions of much the same field; without one `dopri5` begins
-    as the library does, with steps that are shorter than they need be.
+    the same field as a `FusedMLP`, to be solved without a graph, or None;
+    plan: a `StepPlan`, from earlier solutions of much the same field; without one `dopri5`
+    begins as the library does, with steps that are shorter than they need be.
     """
     _check(z0, times)
     times = times.to(z0)
     if times[0] > times[-1]:
         field, times, fused = _reversed(field), -times, None
-    guard = Guard(field, z0, alive, features, plan)
+    guard = MemberField(field, z0, alive, features, plan)
     without_graph = fused() if fused and method == "dopri5" else None
     if without_graph is not None:
         z = _without_graph(guard, without_graph, z0, times, rtol, atol, max_steps)
@@ -97,7 +97,7 @@ def _reversed(field):
     return lambda t, z: -field(-t, z)
 
 
-def reversal_error(field, z0, times, **solver):
+def reversal_error(field: Callable, z0: Tensor, times: Tensor, **solver) -> Tensor:
     """Largest relative error of integrating z0 forward over `times` and back again.
 
     A flow is invertible, so whatever does not come back was made by the solver, not by
@@ -108,52 +108,3 @@ def reversal_error(field, z0, times, **solver):
         back = integrate(field, end, times.flip(0), **solver).z[-1]
     size = z0.square().mean((1, 2)).sqrt()
     return (back - z0).square().mean((1, 2)).sqrt() / size
-
-
-class Guard:
-    """Counts evaluations, holds still the members that are out, and norms the rest."""
-
-    def __init__(self, field, z0, alive, features, plan=None):
-        self.field, self.nfe, self.plan = field, 0, plan
-        everyone = torch.ones(z0.shape[0], dtype=torch.bool, device=z0.device)
-        self.alive = everyone if alive is None else alive.to(z0.device, copy=True)
-        self.failed = torch.zeros_like(everyone)
-        self.mask = self._mask()
-        width = z0.shape[-1] * everyone if features is None else features.to(z0.device)
-        self.size = (z0.shape[1] * width).to(z0.dtype)
-        self.errors = self.size * 0  # of the last step tried
-
-    def __call__(self, t, z, perturb=None):
-        self.nfe += 1
-        dz = self.field(t, z)
-        if dz.shape != z.shape:
-            raise ValueError(f"field returns {tuple(dz.shape)} where z is {tuple(z.shape)}")
-        return dz if self.mask is None else torch.where(self.mask, dz, 0)
-
-    def into(self, out, t, z):
-        """The same, written to `out`: directly, where the field can do that."""
-        if not hasattr(self.field, "into") or self.mask is not None:
-            return out.copy_(self(t, z))
-        self.nfe += 1
-        return self.field.into(out, t, z)
-
-    def _mask(self):
-        """(member, 1, 1), True where a member may move; None if all may."""
-        return None if self.alive.all() else self.alive[:, None, None]
-
-    def per_member(self, z):
-        """Root mean square over what each member really has: (member,)."""
-        ratio = (z.square().sum((1, 2)) / self.size).sqrt()
-        return torch.where(self.alive, ratio, 0).nan_to_num(torch.inf, torch.inf)
-
-    def norm(self, z):
-        errors = self.per_member(z)
-        self.errors = errors.detach()
-        return errors.max()
-
-    def drop(self, members):
-        """Take members out (never in place: the graph remembers the old masks)."""
-        if members.any():
-            self.alive = self.alive & ~members
-            self.failed = self.failed | members
-            self.mask = self._mask()

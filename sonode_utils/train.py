@@ -1,26 +1,29 @@
 """Training a whole ensemble: every member its own loss, its own fate."""
 
 import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 from torch.optim.adam import adam
 from tqdm import tqdm
 
-from sonode_utils.solve import Plan
+from sonode_utils.solvers.fields import StepPlan
 
 
 class History(NamedTuple):
     """loss: (iteration, member), before that iteration's step, NaN once a member is out;
     nfe: (iteration,), evaluations of the shared solve; diverged: (member,)."""
 
-    loss: torch.Tensor
-    nfe: torch.Tensor
-    diverged: torch.Tensor
+    loss: Tensor
+    nfe: Tensor
+    diverged: Tensor
 
 
-def mse(prediction, target, features=None):
+def mse(prediction: Tensor, target: Tensor, features: Tensor | None = None) -> Tensor:
     """Mean square error of each member over all but its own axis.
 
     (..., member, batch, d) -> (member,); features: (member,), real d of padded members.
@@ -31,25 +34,32 @@ def mse(prediction, target, features=None):
     return error.reshape(-1, error.shape[-1]).mean(0)
 
 
-def fit(model, loss, *, iterations, lr=0.01, label="training"):
+def fit(
+    model: nn.Module, loss: Callable, *, iterations: int, lr: float | Tensor = 0.01,
+    label: str = "training", callback: Callable[[int, nn.Module], None] | None = None,
+) -> History:  # fmt: skip
     """Minimise the loss of every member at once with Adam.
 
-    loss: () -> (member,). The sum is differentiated, and since no parameter is shared
+    loss: model -> (member,). The sum is differentiated, and since no parameter is shared
     each member descends its own loss. A member whose loss or gradient is not finite is
     put back to its last good weights and stays there, the others go on. The solver plans
     its steps by those of the last iteration, whose field was nearly the same.
     lr: a number, or one for each member, (member,).
+    callback(iteration, model) is called before every iteration, the first being 0.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimiser = Adam(parameters, lr)
-    losses, evaluations, alive = [], [], None
+    losses, evaluations, alive = [], [], torch.tensor(True)
     bar = tqdm(range(iterations), desc=label, unit="it", mininterval=1.0)
     with bar, planning(model):
         for count in bar:
+            if callback is not None:
+                with planning(model):  # what it solves is no part of the plan
+                    callback(count, model)
             for p in parameters:
                 p.grad = None
-            value = loss()
-            alive = torch.ones_like(value, dtype=torch.bool) if alive is None else alive
+            value = loss(model)
+            alive = alive.expand_as(value)
             torch.where(alive, value, 0).sum().backward()
             ok = alive & value.detach().isfinite() & _finite_gradients(parameters)
             if (ok != alive).any():
@@ -64,6 +74,26 @@ def fit(model, loss, *, iterations, lr=0.01, label="training"):
             if not alive.any():
                 break
     return History(torch.stack(losses), torch.tensor(evaluations), ~alive)
+
+
+@torch.no_grad()
+def score(loss: Callable, solve: Callable) -> np.ndarray:
+    """Each member's loss with the given solve, infinite where it cannot be solved.
+
+    loss: the one that `fit` was given, which calls its argument as solve(x0, times);
+    solve: `model.solve_tight` for the value without the solver's error, or the model itself.
+    -> (member,), in double precision
+    """
+    return np.nan_to_num(loss(solve).double().numpy(), nan=np.inf)
+
+
+def iterations_to(loss: Tensor, tau: float) -> np.ndarray:
+    """Iterations until the loss is below tau, one past the last if it never is.
+
+    loss: (iteration, member), as in `History` -> (member,)
+    """
+    count = torch.arange(1, len(loss) + 1)[:, None]
+    return torch.where(loss < tau, count, len(loss) + 1).amin(0).double().numpy()
 
 
 class Adam:
@@ -97,13 +127,13 @@ class Adam:
 
 
 @contextmanager
-def planning(model):
-    """Inside, each of the model's solves plans its steps by those of the last."""
-    model.plan = Plan()
+def planning(model: nn.Module) -> Iterator[None]:
+    """Inside, each of the model's solves plans its steps by those of the last one inside."""
+    outside, model.plan = getattr(model, "plan", None), StepPlan()  # type: ignore[assignment]
     try:
         yield
     finally:
-        model.plan = None
+        model.plan = outside  # type: ignore[assignment]
 
 
 def _finite_gradients(parameters):

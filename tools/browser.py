@@ -4,7 +4,7 @@ import shutil
 from contextlib import contextmanager
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-VIEW = "script[type='application/vnd.jupyter.widget-view+json']"
+FIGURE = ".sonode-data"
 
 
 def chromium():
@@ -28,5 +28,5 @@ def open_page(tab, page):
     """Go to a page of the book and wait until its equations and its figures are drawn."""
     tab.goto(page.as_uri())
     tab.evaluate("window.MathJax?.startup?.promise")
-    for k in range(tab.locator(VIEW).count()):
-        tab.locator(".sonode-figure svg").nth(k).wait_for()
+    for figure in tab.locator(FIGURE).all():
+        figure.locator("svg").first.wait_for()

@@ -1,23 +1,23 @@
 """Build _build/html; a warning or a failing page is a failed build."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+from locks import Busy, locked
 from vendor import vendor
-
-from sonode_utils.files import Refused, alone
 
 ROOT = Path(__file__).parents[1]
 
 
 def main(target=ROOT):
     try:
-        with alone(Path(target) / "_build/book.lock", "another make book is at work here"):
+        with locked(Path(target) / "_build/book.lock", "another make book is at work here"):
             build(Path(target))
-    except Refused as refused:
-        sys.exit(f"{refused}: wait for it, or stop it")
+    except Busy as busy:
+        sys.exit(f"{busy}: wait for it, or stop it")
 
 
 def build(target):
@@ -34,8 +34,10 @@ def jupyter_book(target, page, *options):
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     page = target / "_build" / page
     if done.returncode or not page.exists():
-        print(done.stdout[-4000:], done.stderr[-8000:], sep="\n", file=sys.stderr)
-        sys.exit("The book did not build: the first warning or error above says why.")
+        said = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)  # no colours
+        print(said[-8000:], file=sys.stderr)
+        first = re.search(r"^.*\b(WARNING|ERROR|CRITICAL|\w+Error): .*$", said, re.M)
+        sys.exit(f"The book did not build. First: {first[0] if first else 'see above'}")
     return page
 
 

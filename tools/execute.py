@@ -8,21 +8,20 @@ killed, fails or finds no room on the disk leaves the old files; the next one st
 
 import argparse
 import json
-import multiprocessing
 import sys
 import time
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from multiprocessing.connection import wait
 from pathlib import Path
 
 import run_notebook
+from locks import Busy, locked
 
-from sonode_utils.files import Refused, alone, whole
-from sonode_utils.scorecard import cpu_seconds
+from sonode_utils.evidence.report import write_whole
+from sonode_utils.evidence.scorecard import cpu_seconds
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 10  # seconds to wait for a scheduler
-FORK = multiprocessing.get_context("fork")  # a child has what is imported here
 
 
 def main(arguments=None):
@@ -33,7 +32,7 @@ def main(arguments=None):
         return here(names, options.seeds)
     try:
         return on_cluster(options.scheduler, names, options.seeds)
-    except Refused as refused:
+    except Busy as refused:
         sys.exit(f"{refused}; nothing was changed")
 
 
@@ -64,12 +63,14 @@ def last_seconds(name):
 def task(name, seeds):
     """The arguments of `run_notebook.run`."""
     text = (ROOT / f"notebooks/{name}.ipynb").read_text("utf8")
-    return name, text, {"seeds": seeds} if seeds else {}
+    stored = sorted((ROOT / "book/results/mnist").glob("*.json"))  # what chapter E4 reads
+    records = {str(path.relative_to(ROOT)): path.read_text("utf8") for path in stored}
+    return name, text, {"seeds": seeds} if seeds else {}, records
 
 
 def one_at_a_time(name):
     message = f"{name} is being executed by another process; wait for it, or stop it"
-    return alone(ROOT / f"_build/locks/{name}.lock", message)
+    return locked(ROOT / f"_build/locks/{name}.lock", message)
 
 
 def execute(name, seeds):
@@ -77,7 +78,7 @@ def execute(name, seeds):
     try:
         with one_at_a_time(name):
             put(run_notebook.run(*task(name, seeds)))
-    except (RuntimeError, Refused) as error:
+    except (RuntimeError, Busy) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
     except OSError as error:
@@ -98,36 +99,32 @@ def put(files):
         files = {path: text for path, text in files.items() if path.endswith(".ipynb")}
     with ExitStack() as together:
         for path, text in files.items():
-            together.enter_context(whole(ROOT / path)).write_text(text, "utf8")
+            together.enter_context(write_whole(ROOT / path)).write_text(text, "utf8")
 
 
-def here(waiting, seeds, at_once=2):
-    """Keep two processes busy; report each; 1 if any failed."""
-    running, failed = {}, []
-    while waiting or running:
-        while waiting and len(running) < at_once:
-            name = waiting.pop(0)
-            process = FORK.Process(target=_child, args=(name, seeds))
-            process.start()
-            running[name] = process, time.time()
-        for name, (process, since) in list(running.items()):
-            if not process.is_alive():
-                del running[name]
-                failed += [name] if process.exitcode else []
-                word = "FAILED" if process.exitcode else "done"
-                print(f"\r{name:28} {word} in {time.time() - since:.0f} s" + " " * 20)
-        report(running)
-        wait([process.sentinel for process, _ in running.values()], timeout=1)
+def here(names, seeds, at_once=2):
+    """Keep two kernels busy; report each notebook; 1 if any failed."""
+    since, failed = {}, []
+
+    def one(name):
+        since[name] = time.time()
+        return execute(name, seeds)
+
+    with ThreadPoolExecutor(at_once) as pool:  # each thread waits for a kernel of its own
+        tasks = {pool.submit(one, name): name for name in names}
+        while tasks:
+            done, _ = wait(tasks, timeout=1, return_when=FIRST_COMPLETED)
+            for name, result in [(tasks.pop(task), task.result()) for task in done]:
+                failed += [name] if result else []
+                word, seconds = "FAILED" if result else "done", time.time() - since.pop(name)
+                print(f"\r{name:28} {word} in {seconds:.0f} s" + " " * 20, flush=True)
+            report(dict(since))
     return summary(failed)
-
-
-def _child(name, seeds):
-    sys.exit(execute(name, seeds))
 
 
 def report(running):
     parts = []
-    for name, (_, since) in running.items():
+    for name, since in running.items():
         elapsed, whole_run = time.time() - since, last_seconds(name)
         rest = f", about {max(0, whole_run - elapsed):.0f} s left" if whole_run else ""
         parts.append(f"{name} {elapsed:.0f} s{rest}")
@@ -148,11 +145,11 @@ def on_cluster(address, names, seeds):
     try:
         from distributed import Client, as_completed
     except ImportError:
-        raise Refused("a cluster needs the extra: pip install -e .[cluster]") from None
+        raise Busy("a cluster needs the extra: pip install -e .[cluster]") from None
     try:
         client = Client(address, timeout=PATIENCE)
     except (OSError, ValueError) as error:
-        raise Refused(f"no Dask scheduler answers at {address} ({error})") from None
+        raise Busy(f"no Dask scheduler answers at {address} ({error})") from None
     with client, ExitStack() as ours:
         for name in names:
             ours.enter_context(one_at_a_time(name))
@@ -172,12 +169,12 @@ def on_cluster(address, names, seeds):
 def refuse_strangers(workers):
     """Records of one book come from one version of everything."""
     if not workers:
-        raise Refused("the scheduler has no workers: start dask worker at its address")
+        raise Busy("the scheduler has no workers: start dask worker at its address")
     ours = run_notebook.fingerprint()
     for address, theirs in workers.items():
         other = [f"{n} {theirs[n]}, not {ours[n]}" for n in ours if theirs[n] != ours[n]]
         if other:
-            raise Refused(f"worker {address} has {'; '.join(other)}: update it")
+            raise Busy(f"worker {address} has {'; '.join(other)}: update it")
 
 
 def take(done, name):

@@ -12,11 +12,11 @@ from browser import chromium, open_page, started
 from build_book import ROOT, jupyter_book
 from vendor import vendor
 
-from sonode_utils.files import whole
+from sonode_utils.evidence.report import write_whole
 
 PAGE_OR_FIGURE = re.compile(
     r'id="document-(?P<page>[^"]+)"'
-    r'|<script type="application/vnd\.jupyter\.widget-view\+json">.*?</script>',
+    r'|<div class="sonode-data".*?</div>',
     re.DOTALL,
 )
 HIDDEN = ".bd-header, .bd-sidebar, .headerlink, .prev-next-area, .filters, .skip-link"
@@ -33,7 +33,7 @@ def main(target=ROOT):
         sys.exit("No Chromium here: install the package chromium, then run make pdf again.")
     page = build(Path(target))
     pdf = Path(target) / "_build/book.pdf"
-    with whole(pdf) as draft, started(chromium()) as browser:
+    with write_whole(pdf) as draft, started(chromium()) as browser:
         tab = browser.new_page()
         open_page(tab, page)
         tab.add_style_tag(content=STYLE)

@@ -17,11 +17,13 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 # A kernel of this machine, spoken to over its own loopback, need not warn of eavesdroppers.
 QUIET = ["--IPKernelApp.log_level=40"]
+VIEW = "application/vnd.jupyter.widget-view+json"
 
 
-def run(name, text, parameters):
+def run(name, text, parameters, records):
     """Execute the notebook's text in a fresh kernel with some parameters replaced.
 
+    records: {path in the checkout: content}, what the notebook may read of book/results.
     Returns what it made, {path in the checkout: content}: the notebook with its outputs (and
     its own parameters in the source) and the records it saved. Raises RuntimeError with the
     traceback of the cell that failed.
@@ -30,24 +32,32 @@ def run(name, text, parameters):
     source = [cell["source"] for cell in notebook.cells]
     inject(notebook, parameters)
     with tempfile.TemporaryDirectory(prefix="sonode-") as folder:
+        checkout, saved = Path(folder, "checkout"), Path(folder, "saved")
+        (checkout / "notebooks").mkdir(parents=True)
+        (checkout / "book/results").mkdir(parents=True)
+        saved.mkdir()
+        for path, content in records.items():
+            (checkout / path).parent.mkdir(parents=True, exist_ok=True)
+            (checkout / path).write_text(content, "utf8")
         client = NotebookClient(
             notebook, timeout=None, kernel_name="python3", record_timing=False,
-            resources={"metadata": {"path": folder}}, extra_arguments=QUIET,
+            resources={"metadata": {"path": str(checkout / "notebooks")}},
+            extra_arguments=QUIET, store_widget_state=False,
         )  # fmt: skip
         try:
             client.execute(
-                env={**os.environ, "OMP_NUM_THREADS": "1", "SONODE_RESULTS_DIR": folder}
+                env={**os.environ, "OMP_NUM_THREADS": "1", "SONODE_RESULTS_DIR": str(saved)}
             )
         except (CellExecutionError, DeadKernelError) as error:
             raise RuntimeError(f"{name}: {error}") from None
         for cell, before in zip(notebook.cells, source):
             cell["source"] = before
             tidy(cell)
-        records = {
-            f"book/results/{path.relative_to(folder)}": path.read_text("utf8")
-            for path in sorted(Path(folder).rglob("*.json"))
+        made = {
+            f"book/results/{path.relative_to(saved)}": path.read_text("utf8")
+            for path in sorted(saved.rglob("*.json"))
         }
-    return {**records, f"notebooks/{name}.ipynb": nbformat.writes(notebook) + "\n"}
+    return {**made, f"notebooks/{name}.ipynb": nbformat.writes(notebook) + "\n"}
 
 
 def inject(notebook, parameters):
@@ -58,7 +68,7 @@ def inject(notebook, parameters):
 
 
 def tidy(cell):
-    """Drop progress bars from what is stored (they say how fast a machine was).
+    """Drop what is of this run's machine alone: progress bars, and views of live widgets.
 
     Anything else on the error stream, a warning above all, stays for us to see.
     """
@@ -69,6 +79,7 @@ def tidy(cell):
             pieces = re.split(r"[\r\n]", output["text"])
             kept = [p for p in pieces if p.strip() and not re.search(r"\d+%\|", p)]
             output["text"] = "\n".join(kept)
+        output.get("data", {}).pop(VIEW, None)
     cell["outputs"] = [o for o in cell["outputs"] if o.get("text") != ""]
 
 

@@ -14,12 +14,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def photograph(html, target):
-    """One PNG a figure: <page>-<number on the page>.png; the names of those written."""
+    """One PNG per figure: <page>-<number on the page>.png; the names of those written."""
     target.mkdir(parents=True, exist_ok=True)
     with started(chromium()) as browser:
         tab = browser.new_page(viewport={"width": 1280, "height": 900})
         for page in sorted(html.glob("*/*.html")):
-            if "widget-view+json" not in page.read_text("utf8"):
+            if "sonode-data" not in page.read_text("utf8"):
                 continue
             open_page(tab, page)
             for i, figure in enumerate(tab.locator(".sonode-figure").all()):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 
-from sonode_utils import scorecard
+from sonode_utils.evidence.scorecard import scorecard
 
 ROOT = Path(__file__).parents[1]
 START, END = "<!-- verdicts, written by tools/update_readme.py -->", "<!-- end of verdicts -->"
@@ -27,9 +27,21 @@ def figure(notebook, name):
     raise KeyError(f"{notebook} has no figure {name}")
 
 
+def verdict_table(rows):
+    """The judged claims as Markdown, as the README shows them."""
+    lines = ["| claim | paper | verdict |", "|---|---|---|"]
+    for row in rows:
+        if row["verdict"] != "not judged yet":
+            statement = f"{row['id']}: {row['statement']}"
+            verdict = f"**{row['verdict']}**" + (" (fragile)" if row["fragile"] else "")
+            verdict += f", {row['parts']}" if row["verdict"] == "partly" else ""
+            lines.append(f"| {statement} | {row['where']} | {verdict} |")
+    return "\n".join(lines)
+
+
 def main():
     readme = ROOT / "README.md"
-    table = scorecard.readme_table(scorecard.scorecard())
+    table = verdict_table(scorecard(ROOT / "book/results"))
     readme.write_text(with_table(readme.read_text("utf8"), table), "utf8")
     picture = figure(ROOT / "notebooks/02_parity.ipynb", "fig-parity")
     (ROOT / "book/parity.png").write_bytes(picture)

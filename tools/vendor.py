@@ -1,8 +1,8 @@
 """Fetch the JavaScript the book needs, so that its pages open with no network.
 
 The packages come by name through npm, their archives checked against the hashes below.
-Without npm or a network the book still builds: its pages then load the same
-libraries from a public CDN, and the build says so.
+Without npm or a network the book still builds: its pages then load MathJax
+from a public CDN, and the build says so.
 """
 
 import hashlib
@@ -11,24 +11,18 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from sonode_utils.files import draft_of, leftovers
-
 ROOT = Path(__file__).parents[1]
 VENDOR = ROOT / "assets" / "vendor"
-PACKAGES = {
-    "mathjax@3.2.2": "1b9c0a1c44df864e915690558e72adb9cc5203360daefd385084ced3b6c64c09",
-    "requirejs@2.3.8": "777158e89275e16bd51aec3ef714fbcb5dc45789e7078659933bc814916d7dec",
-    "@jupyter-widgets/html-manager@1.0.15": (
-        "2b9d65cb7913e1c7d671757a10008b32c9c2448d4429513371e55c07d6107638"
-    ),
-}
+MATHJAX = (
+    "mathjax@3.2.2",
+    "1b9c0a1c44df864e915690558e72adb9cc5203360daefd385084ced3b6c64c09",
+)
 AXE = (
     "axe-core@4.14.0",
     "2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af",
 )
 # Python 3.11.0 to 3.11.3 has no filter; the archives are those we pinned all the same.
 SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-BASE_URL = "requirejs.config({ baseUrl: new URL('.', document.currentScript.src).href });\n"
 
 
 def vendor():
@@ -36,16 +30,14 @@ def vendor():
     if (VENDOR / "complete").exists():
         return True
     if shutil.which("npm") is None:
-        print("npm is not installed: the pages will load MathJax and widgets from a CDN")
+        print("npm is not installed: the pages will load MathJax from a CDN")
         return False
-    for left in leftovers(VENDOR):
-        shutil.rmtree(left)
-    draft = _folder(draft_of(VENDOR))
+    draft = VENDOR.with_name(f".{VENDOR.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)  # what a killed build left behind
     try:
-        archives = [_fetch(name, sha256, draft) for name, sha256 in PACKAGES.items()]
-        _lay_out(*archives, draft)
+        _lay_out(_fetch(*MATHJAX, _folder(draft)), draft)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        print(f"{error}\nthe pages will load MathJax and widgets from a CDN")
+        print(f"{error}\nthe pages will load MathJax from a CDN")
         shutil.rmtree(draft, ignore_errors=True)
         return False
     shutil.rmtree(VENDOR, ignore_errors=True)
@@ -75,36 +67,14 @@ def _fetch(name, sha256, draft):
     return target / "package"
 
 
-def _lay_out(mathjax, requirejs, manager, draft):
+def _lay_out(mathjax, draft):
     """Keep what the pages load, under the names that _ext/offline.py knows."""
-    import anywidget
-
     es5, maths = mathjax / "es5", _folder(draft / "mathjax")
     shutil.copy(es5 / "tex-mml-chtml.js", maths)
     shutil.copytree(es5 / "output/chtml/fonts", maths / "output/chtml/fonts")
     shutil.copytree(es5 / "input/tex/extensions", maths / "input/tex/extensions")
-    widgets = _folder(draft / "widgets")
-    shutil.copy(requirejs / "require.js", widgets)
-    shutil.copy(manager / "dist/embed-amd.js", widgets)
-    _quieten(widgets / "embed-amd.js")
-    fonts = _folder(widgets / "@jupyter-widgets/html-manager/dist")  # where it looks
-    for font in manager.glob("dist/*.woff2"):
-        shutil.copy(font, fonts)
-    front_end = Path(anywidget.__file__).parent / "nbextension/index.js"
-    shutil.copy(front_end, widgets / "anywidget.js")
-    (widgets / "widgets-offline.js").write_text(BASE_URL)
-    for unpacked in (mathjax, requirejs, manager):
-        shutil.rmtree(unpacked.parent)
+    shutil.rmtree(mathjax.parent)
     (draft / "complete").touch()
-
-
-def _quieten(manager):
-    """Its schema checker warns of its own schema in the reader's console; let it not."""
-    asks = "e.opts.allowUnionTypes||"
-    text = manager.read_text("utf8")
-    if asks not in text:
-        raise ValueError(f"{manager.name} has no {asks!r} to replace")
-    manager.write_text(text.replace(asks, "true||"), "utf8")
 
 
 def axe(folder):

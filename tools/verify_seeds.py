@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import execute
 import run_notebook
+from locks import Busy
 
-from sonode_utils.claims import write_json
-from sonode_utils.files import Refused
+from sonode_utils.evidence.report import write_json
 
 DOUBLE = "\n\n__import__('torch').set_default_dtype(__import__('torch').float64)"
 
@@ -38,19 +38,19 @@ def main(arguments=None):
 
 def verify(name, kind):
     """Run one notebook again; the number of its claims that turned, None if it failed."""
-    name, text, _ = execute.task(name, None)
+    name, text, _, records = execute.task(name, None)
     before = json.loads((execute.ROOT / f"book/results/{name}.json").read_text("utf8"))
     try:
         with execute.one_at_a_time(name):
-            return judge_again(name, kind, before, *variant(text, kind))
-    except (RuntimeError, Refused) as error:
+            return judge_again(name, kind, before, *variant(text, kind), records)
+    except (RuntimeError, Busy) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return None
 
 
-def judge_again(name, kind, before, text, parameters):
+def judge_again(name, kind, before, text, parameters, records):
     """Run it, keep its verdicts, say which turned, and how many."""
-    files = run_notebook.run(name, text, parameters)
+    files = run_notebook.run(name, text, parameters, records)
     after = json.loads(files[f"book/results/{name}.json"])
     verdicts = {claim["id"]: claim["verdict"] for claim in after["claims"]}
     path = execute.ROOT / f"book/results/fresh/{name}.json"

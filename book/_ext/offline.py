@@ -1,4 +1,4 @@
-"""Use the libraries in assets/vendor where they have been fetched, else the CDN."""
+"""Use the MathJax in assets/vendor where it has been fetched, else the CDN's."""
 
 from pathlib import Path
 
@@ -8,12 +8,6 @@ VENDOR = Path(__file__).parents[2] / "assets" / "vendor"
 def use_vendored(app, config):
     if (VENDOR / "complete").exists():
         config.mathjax_path = "vendor/mathjax/tex-mml-chtml.js"
-        names = (
-            "require.js",
-            "widgets-offline.js",
-            "embed-amd.js",
-        )  # the order matters
-        config.nb_ipywidgets_js = {f"vendor/widgets/{name}": {} for name in names}
 
 
 def setup(app):

@@ -85,7 +85,7 @@ function render({ model, el }) {
       draw();
     },
   });
-  knob("omega", "frequency, rad a sample", 0.05, 1.2, 0.005, 3);
+  knob("omega", "frequency, rad per sample", 0.05, 1.2, 0.005, 3);
   knob("damping", "damping", 0, 1.5, 0.005, 3);
   knob("cube", "cubic coefficient", -2, 1, 0.01, 2);
   knob("gain", "input gain", 0, 1.5, 0.005, 3);

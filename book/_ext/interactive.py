@@ -1,0 +1,60 @@
+"""Interactive figures in the static page: each one's own script, a small loader, no kernel.
+
+A stored figure is its name and its data (`sonode_utils.figures`). The page gets the script of
+that figure and assets/figures.js, which draws it. Without JavaScript a still picture
+(tools/stills.py) stands in its place.
+"""
+
+import re
+from html import escape
+from pathlib import Path
+
+from sonode_utils.figures import JS, sources
+
+FIGURE = re.compile(
+    r'(<div class="sonode-data" data-figure="(\w+)" data-description="([^"]*)">)<p>.*?</p>',
+    re.S,
+)
+SCRIPT = "(window.sonodeFigures ??= {{}}).{name} = (() => {{\n{code}\n}})();\n"
+
+
+def write_scripts(app):
+    """One classic script per figure: pages opened from the file system load no modules."""
+    folder = Path(app.outdir, "_static", "figures")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in JS.glob("*.js"):
+        if path.stem != "common":
+            code = sources(path.stem)["_esm"].replace("export default", "return")
+            script = SCRIPT.format(name=path.stem, code=code)
+            (folder / path.name).write_text(script, "utf8")
+    (folder / "figures.css").write_text(sources("parity")["_css"], "utf8")
+
+
+def add_figures(app, pagename, templatename, context, doctree):
+    """The scripts that this page's figures need, and a still picture for each."""
+    count = iter(range(1000))
+
+    def with_still(match):
+        still = f"stills/{pagename.split('/')[-1]}-{next(count)}.png"
+        return match[1] + _noscript(app, context, still, match[3])
+
+    names = {match[2] for match in FIGURE.finditer(context.get("body", ""))}
+    if names:
+        context["body"] = FIGURE.sub(with_still, context["body"])
+        app.add_css_file("figures/figures.css")
+        for name in sorted(names):
+            app.add_js_file(f"figures/{name}.js", loading_method="defer")
+        app.add_js_file("figures.js", loading_method="defer")
+
+
+def _noscript(app, context, still, words):
+    if not (Path(app.srcdir) / "assets" / still).exists():
+        return f"<noscript><p>This figure needs JavaScript. {escape(words)}</p></noscript>"
+    source = context["pathto"](f"_static/{still}", 1)
+    return f'<noscript><img class="still" src="{source}" alt="{words}"></noscript>'
+
+
+def setup(app):
+    app.connect("builder-inited", write_scripts)
+    app.connect("html-page-context", add_figures, priority=400)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

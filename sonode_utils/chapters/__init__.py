@@ -1,0 +1,1 @@
+"""What only a few chapters need: each file names the section of the paper it serves."""

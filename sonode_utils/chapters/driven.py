@@ -1,0 +1,233 @@
+"""Models driven by a measured input, linear in a few features (Sec. 6.2, App. E).
+
+The state z = [x, ...] of d rows holds x and its derivatives (SONODE, TONODE; the highest one is
+learnt), or x and an augmented a (ANODE; both are learnt). Learnt is W [z, x^3 / 100, u] + b,
+the cube only where asked for; the other rows of the initial state are affine in x(0).
+"""
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sonode_utils.ensemble import generators, symmetric_uniform
+from sonode_utils.solvers.parallel import SampledSolution, affine, solve_parallel
+from sonode_utils.train import History, fit
+
+SHAPES = {"ANODE": (2, 2), "SONODE": (2, 1), "TONODE": (3, 1)}  # rows of z, rows learnt
+CUBE = 0.01
+
+
+class DrivenField:
+    """dz/dt of a `DrivenModel`, and its derivative; the weights are laid out once.
+
+    z: (d, time, member); u: (channel, time, member or 1)
+    """
+
+    def __init__(self, model):
+        self.cubic, self.given = model.cubic, slice(1, model.d - model.learnt + 1)
+        self.columns = model.weight.permute(2, 1, 0)[:, :, None].contiguous().unbind(0)
+        self.bias = model.bias.t()[:, None].contiguous()
+
+    def __call__(self, z, u):
+        rows = z.unbind(0)
+        cube = [CUBE * rows[0] * rows[0] * rows[0]] if self.cubic else []
+        learnt = self.bias
+        for column, feature in zip(self.columns, [*rows, *cube, *u]):
+            learnt = torch.addcmul(learnt, column, feature)
+        given = z[self.given]
+        return torch.cat([given, learnt]) if len(given) else learnt
+
+    @torch.no_grad()
+    def push(self, z, tangents):
+        """The Jacobian at z times the columns `tangents`: (d, column, time, member)."""
+        rows = tangents.unbind(0)
+        cube = [3 * CUBE * z[0] * z[0] * rows[0]] if self.cubic else []
+        learnt = torch.zeros_like(self.bias)[:, None]
+        for column, tangent in zip(self.columns, [*rows, *cube]):
+            learnt = torch.addcmul(learnt, column[:, None], tangent)
+        given = tangents[self.given]
+        return torch.cat([given, learnt]) if len(given) else learnt
+
+
+class DrivenModel(nn.Module):
+    """`kind` of SHAPES for every seed. All learnt numbers are drawn as torch.nn.Linear draws.
+
+    weight: (member, learnt, feature), bias: (member, learnt), start: (member, d - 1, 2), the
+    slope and offset of the initial state's other rows in x(0).
+    inputs: channels of u; dt: time between samples.
+    """
+
+    def __init__(
+        self, kind: str, seeds: Iterable[int], *, inputs: int = 1, cubic: bool = False,
+        dt: float = 1.0,
+    ):  # fmt: skip
+        super().__init__()
+        self.d, self.learnt = SHAPES[kind]
+        self.kind, self.cubic, self.dt = kind, cubic, dt
+        self.features = self.d + int(cubic) + inputs
+        self.streams = generators(seeds)
+        size = len(self.streams)
+        self.weight = nn.Parameter(torch.zeros(size, self.learnt, self.features))
+        self.bias = nn.Parameter(torch.zeros(size, self.learnt))
+        self.start = nn.Parameter(torch.zeros(size, self.d - 1, 2))
+        self.alive, self.nfe = None, 0  # as `fit` expects
+        self.draw(range(size))
+
+    @torch.no_grad()
+    def draw(self, members: Iterable[int]) -> None:
+        """Fresh weights for these members, each from its own stream."""
+        for k in members:
+            for p in (self.weight, self.bias, self.start):
+                fan_in = 1 if p is self.start else self.features
+                p[k] = symmetric_uniform(p.shape[1:], fan_in**-0.5, self.streams[k])
+
+    def initial_state(self, x0) -> Tensor:
+        """x0: a number -> (d, member)."""
+        x0 = torch.as_tensor(x0).to(self.start)
+        slope, offset = self.start.unbind(-1)
+        return torch.cat([x0.expand(1, len(slope)), (slope * x0 + offset).t()])
+
+    def field(self) -> DrivenField:
+        """The field for `solve_parallel`."""
+        return DrivenField(self)
+
+    def forward(self, x0, u: Tensor, guess: Tensor | None = None, **options) -> SampledSolution:
+        """The free run from x(0) = x0 under u, which comes from `input_at_stages`.
+
+        guess and options are for the cubic model, which needs Newton's method.
+        """
+        field, z0, options = self.field(), self.initial_state(x0), {"dt": self.dt, **options}
+        if self.cubic:
+            done = solve_parallel(field, z0, u, guess=guess, alive=self.alive, **options)
+        else:
+            done = affine(field, z0, u, dt=self.dt, alive=self.alive)
+        self.nfe = done.nfe
+        return done
+
+    @torch.no_grad()
+    def exact(self, x0, u: Tensor, window: int = 1000) -> Tensor:
+        """The free run in double precision, by windows: (feature, sample, member)."""
+        twin, u = copy.deepcopy(self).double(), u.double()
+        solver, z = solve_parallel if self.cubic else affine, [twin.initial_state(x0)[:, None]]
+        for part in u.split(window, dim=2):
+            z.append(solver(twin.field(), z[-1][:, -1], part, dt=self.dt).z[:, 1:])
+        return torch.cat(z, 1)
+
+    def matrix(self) -> Tensor:
+        """The linear part of z' = ... z: (member, d, d)."""
+        given = self.d - self.learnt
+        shift = torch.eye(self.d)[1 : given + 1].to(self.weight)
+        shift = shift.expand(len(self.weight), -1, -1)
+        return torch.cat([shift, self.weight.detach()[..., : self.d]], 1)
+
+    @torch.no_grad()
+    def unstable(self) -> Tensor:
+        """(member,): does the linear part, left alone, grow?"""
+        return torch.linalg.eigvals(self.matrix().double()).real.amax(-1) >= 0
+
+    @torch.no_grad()
+    def reflect(self, members: Tensor) -> None:
+        """Mirror the unstable eigenvalues of these members: (member,) of bool."""
+        members = members & self.unstable()
+        values, vectors = torch.linalg.eig(self.matrix()[members].double())
+        values = torch.complex(-values.real.abs(), values.imag)
+        if self.learnt == self.d:
+            mirrored = (vectors @ torch.diag_embed(values) @ torch.linalg.inv(vectors)).real
+        else:
+            mirrored = -characteristic(values)[:, None]
+        self.weight[members, :, : self.d] = mirrored.to(self.weight)
+
+
+def characteristic(roots: Tensor) -> Tensor:
+    """Coefficients c of s^d + c[d-1] s^(d-1) + ... + c[0] from its roots: (..., d) both."""
+    c = torch.ones_like(roots[..., :1])
+    for k in range(roots.shape[-1]):
+        zero = torch.zeros_like(c[..., :1])
+        c = torch.cat([zero, c], -1) - roots[..., k : k + 1] * torch.cat([c, zero], -1)
+    return c.real[..., :-1]
+
+
+class Starts(NamedTuple):
+    """Draws put aside: the linear part grows; the first free run blows up. Both (member,)."""
+
+    unstable: Tensor
+    blown: Tensor
+
+
+@torch.no_grad()
+def stable_start(model: DrivenModel, x0, u: Tensor, rule: str | Sequence = "reject") -> Starts:
+    """Draw weights from which training can begin; count the draws put aside.
+
+    reject: draw again while the linear part is unstable. reflect: mirror its unstable
+    eigenvalues instead. Either way a member whose first free run over u blows up is drawn
+    again. rule: one for all, or one for each member.
+    """
+    rules = [rule] * len(model.streams) if isinstance(rule, str) else rule
+    mirror = torch.tensor([{"reject": False, "reflect": True}[name] for name in rules])
+    unstable, blown = (torch.zeros(len(mirror), dtype=torch.long) for _ in range(2))
+    while True:
+        model.reflect(mirror)
+        while (out := model.unstable()).any():
+            unstable += out
+            model.draw(out.nonzero()[:, 0].tolist())
+            model.reflect(mirror)
+        failed = model(x0, u).failed
+        if not failed.any():
+            return Starts(unstable, blown)
+        blown += failed
+        model.draw(failed.nonzero()[:, 0].tolist())
+
+
+class Trained(NamedTuple):
+    """What `fit` returned, and a copy of the model with the weights that the authors' code
+    would have kept: those one step of Adam past each member's lowest loss."""
+
+    history: History
+    checkpoint: DrivenModel
+
+
+def fit_driven(
+    model: DrivenModel, x: Tensor, u: Tensor, iterations: int, *, lr: float = 0.01,
+    label: str = "training", **options,
+) -> Trained:  # fmt: skip
+    """Adam on each member's mean square error of x: (sample,); options go to the solve."""
+    kept, last, before = copy.deepcopy(model), None, None
+    lowest = torch.full((len(model.weight),), torch.inf, dtype=x.dtype)
+    better = torch.zeros_like(lowest, dtype=torch.bool)
+
+    def loss(model):
+        nonlocal last, before, lowest, better
+        _copy_members(kept, model, better)  # by now the step after that loss has been taken
+        guess = last if before is None else 2 * last - before  # a straight line through both
+        z = model(x[0], u, guess, **options).z
+        before, last = last, z.detach()
+        value = (z[0] - x[:, None]).square().mean(0)
+        better = value.detach() < lowest
+        better = better if model.alive is None else better & model.alive
+        lowest = torch.where(better, value.detach(), lowest)
+        return value
+
+    history = fit(model, loss, iterations=iterations, lr=lr, label=label)
+    _copy_members(kept, model, better)
+    return Trained(history, kept)
+
+
+@torch.no_grad()
+def _copy_members(target, source, members):
+    for p, q in zip(target.parameters(), source.parameters()):
+        p[members] = q[members]
+
+
+def centred(signal, train: int, samples: int, scale: float = 1.0) -> Tensor:
+    """The first samples of a signal, less the mean of its training rows: (sample,)."""
+    signal = torch.tensor(signal[:samples])
+    return scale * (signal - signal[:train].mean())
+
+
+def running_rmse(error: Tensor, window: int) -> Tensor:
+    """Root mean square over windows of samples: (sample, ...) -> (sample - window + 1, ...)."""
+    total = torch.cat([torch.zeros_like(error[:1]), error.square().cumsum(0)])
+    return ((total[window:] - total[:-window]).clamp_min(0) / window).sqrt()

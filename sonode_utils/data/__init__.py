@@ -1,0 +1,1 @@
+"""Data: the paper's synthetic systems, and the measured files or their simulated stand-ins."""

@@ -1,0 +1,90 @@
+"""Values per seed in a few words, and tables of text in which every cell is escaped."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+import numpy as np
+
+
+class Html(str):
+    """Markup of our own, which a table takes as it is."""
+
+
+def table_html(head: Sequence[str], rows: Iterable[Sequence]) -> Html:
+    """An HTML table; head: (column,), rows: of the same length. Cells are escaped."""
+    cells = "".join(f'<th scope="col">{_cell(name)}</th>' for name in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return Html(
+        f'<table class="table claims"><thead><tr>{cells}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def _cell(value):
+    return value if isinstance(value, Html) else escape(str(value))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence]) -> object:
+    """A table for display in a notebook; head: (column,), rows: of the same length."""
+    from IPython.display import HTML
+
+    return HTML(table_html(head, rows))
+
+
+def verdict_html(verdict: str) -> Html:
+    """A verdict as the coloured word that the pages show."""
+    kind = escape(verdict.replace(" ", "-"), quote=True)
+    return Html(f'<span class="verdict verdict-{kind}">{escape(verdict)}</span>')
+
+
+def claim_row(row: dict) -> tuple:
+    """A claim as the cells claim, paper, verdict, what we found.
+
+    row: the catalogue's entry and the record of the claim in one dict.
+    """
+    verdict = verdict_html(row["verdict"])
+    if row.get("fragile"):
+        verdict = Html(f"{verdict}<br><small>fragile: turns with fresh seeds</small>")
+    small = [_small(part) for part in (row["rule"], row.get("paper"), counted(row))]
+    statement = Html(f"<b>{escape(row['id'])}</b> {escape(row['statement'])}{small[0]}")
+    where, found = escape(row["where"]), escape(row.get("ours", ""))
+    return statement, Html(where + small[1]), verdict, Html(found + small[2])
+
+
+def _small(text):
+    return f"<br><small>{escape(str(text))}</small>" if text else ""
+
+
+def counted(row: dict) -> str:
+    """How a claim was counted: parts, seeds, divergences, solver check, later runs."""
+    if "parts" not in row:
+        return ""
+    words = [f"{row['parts']} parts"] if not row["parts"].endswith(" of 1") else []
+    words += [f"{row['seeds']} seeds", f"{row['diverged']} diverged"]
+    words += [f"{row['rejected']} rejected"] if row["rejected"] else []
+    if row["solver_check"] is not None:
+        artefact = "; over 1 %, so quoted at 1e-8" if row["solver_artefact"] else ""
+        words.append(f"solver check {row['solver_check']:.1e}{artefact}")
+    for kind, verdict in row.get("again", {}).items():
+        run = "in float64" if kind == "double" else f"with seeds from {kind} on"
+        words.append(f"{run}: {'the same' if verdict == row['verdict'] else verdict}")
+    return ", ".join(words)
+
+
+def span(values, form: str = ".5g") -> str:
+    """The least and the greatest value, in words."""
+    values = np.asarray(values, float)
+    return f"{values.min():{form}} to {values.max():{form}}"
+
+
+def quartiles(values, form: str = ".4f") -> str:
+    """Median and quartiles, in words."""
+    low, middle, high = np.quantile(np.asarray(values, float), [0.25, 0.5, 0.75])
+    return f"{middle:{form}} ({low:{form}} to {high:{form}})"
+
+
+def medians(by_name: dict, form: str = ".0f") -> str:
+    """The median of each name's values, in words: "ANODE 12, SONODE 9"."""
+    return ", ".join(f"{name} {np.median(v):{form}}" for name, v in by_name.items())

@@ -1,0 +1,1 @@
+"""Inside `integrate`: dopri5 for ensembles, fields, and solves parallel in time."""

@@ -1,0 +1,118 @@
+"""Linear recurrences z[n] = A[n] z[n-1] + b[n] over all n at once, with exact gradients."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Recurrence(torch.autograd.Function):
+    """z[n+1] = F[n] + A[n] (z[n] - guess[n]) from z0, with gradients for F and z0 alone.
+
+    A: (feature, feature, n, member); F, guess: (feature, n, member) -> (feature, n + 1, member)
+    """
+
+    @staticmethod
+    def forward(ctx, A, F, guess, z0):
+        ctx.save_for_backward(A)
+        shift = guess.clone()  # b = F - A guess, and the first step starts from z0
+        shift[:, 0] -= z0
+        z = scan(A, _plus(F, A, shift, -1))
+        return torch.cat([z0[:, None], z], 1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        """r[n] = grad[n] + A[n]^T r[n+1], from the last sample to the first."""
+        (A,) = ctx.saved_tensors
+        back = torch.cat([torch.zeros_like(A[:, :, :1]), A.transpose(0, 1).flip(2)], 2)
+        r = scan(back, grad.flip(1)).flip(1)
+        return None, r[:, 1:], None, r[:, 0]
+
+
+def scan(A: Tensor, b: Tensor) -> Tensor:
+    """z[n] = A[n] z[n-1] + b[n] for all n, with z[-1] = 0, in log2(n) merges of pairs.
+
+    A: (feature, feature, n, member), b: (feature, n, member) -> z as b
+    """
+    return _scan(torch.cat([A, b[:, None]], 1))
+
+
+def _scan(steps):
+    """The same for steps [A | b]: (feature, feature + 1, n, member)."""
+    n = steps.shape[2]
+    if n == 1:
+        return steps[:, -1]
+    first, second = steps[:, :, ::2], steps[:, :, 1::2]
+    z = torch.empty_like(steps[:, -1])
+    z[:, 1::2] = z1 = _scan(_merge(first[:, :, : n // 2], second))
+    z[:, 0] = first[:, -1, 0]
+    if n > 2:
+        z[:, 2::2] = _plus(first[:, -1, 1:], first[:, :, 1:], z1[:, : (n - 1) // 2])
+    return z
+
+
+def _merge(first, second):
+    """One step [A1 A0 | A1 b0 + b1] for each two, written out over the inner index."""
+    *columns, b = second.unbind(1)
+    pair = columns[0][:, None] * first[0]
+    for column, row in zip(columns[1:], first[1:]):
+        pair = torch.addcmul(pair, column[:, None], row)
+    pair[:, -1] += b
+    return pair
+
+
+def _plus(b, A, z, sign=1):
+    """b + sign A z at each (n, member); A may have further columns, which do not count."""
+    for column, row in zip(A.unbind(1), z):
+        b = torch.addcmul(b, column, row, value=sign)
+    return b
+
+
+class ConstantRecurrence(torch.autograd.Function):
+    """z[n+1] = A z[n] + b[n] from z0, with A: (feature, feature, member) the same for all n."""
+
+    @staticmethod
+    def forward(ctx, A, b, z0):
+        z = scan_constant(A, torch.cat([z0[:, None], b], 1))
+        ctx.save_for_backward(A, z)
+        return z
+
+    @staticmethod
+    def backward(ctx, grad):
+        """r[n] = grad[n] + A^T r[n+1]; A has a share in every step."""
+        A, z = ctx.saved_tensors
+        r = scan_constant(A.transpose(0, 1), grad.flip(1)).flip(1)
+        to_A = (r[:, None, 1:] * z[:, :-1]).sum(2)
+        return to_A, r[:, 1:], r[:, 0]
+
+
+def scan_constant(A: Tensor, b: Tensor) -> Tensor:
+    """`scan` where A is the same at all n: (feature, feature, member), b: (feature, n, member).
+
+    Two steps of A are one of its square, so only b is merged.
+    """
+    n = b.shape[1]
+    if n == 1:
+        return b
+    columns = A[:, :, None]  # (feature, feature, 1, member)
+    first, second = b[:, ::2], b[:, 1::2]
+    z = torch.empty_like(b)
+    square = (A[:, :, None] * A).sum(1)
+    z[:, 1::2] = z1 = scan_constant(square, _plus(second, columns, first[:, : n // 2]))
+    z[:, 0] = b[:, 0]
+    if n > 2:
+        z[:, 2::2] = _plus(first[:, 1:], columns, z1[:, : (n - 1) // 2])
+    return z
+
+
+def first_order_hold(a: np.ndarray, b: np.ndarray, h: float) -> tuple:
+    """z' = a z + b u, u straight over a step h: z(t + h) = p z(t) + now u(t) + after u(t + h).
+
+    a: (d, d), b: (d, inputs) -> p: (d, d), now and after: (d, inputs). Exact.
+    """
+    from scipy.linalg import expm
+
+    d, m = b.shape
+    block = np.zeros((d + 2 * m, d + 2 * m))
+    block[:d, :d], block[:d, d : d + m], block[d : d + m, d + m :] = a, b, np.eye(m) / h
+    p, both, after = np.split(expm(block * h)[:d], [d, d + m], 1)
+    return p, both - after, after

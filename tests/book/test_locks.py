@@ -1,0 +1,40 @@
+"""Work that only one process may do at a time."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+from locks import Busy, locked
+
+HOLD = """
+import sys, time
+sys.path.insert(0, {tools!r})
+from locks import locked
+with locked({path!r}, ""):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_one_at_the_same_work_is_refused_until_the_first_has_ended(tmp_path):
+    lock = tmp_path / "new/lock"
+    first = locked(lock, "busy here")
+    with first, pytest.raises(Busy, match="busy here"), locked(lock, "busy here"):
+        pass
+    with locked(lock, "busy here"):
+        pass
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path):
+    lock = tmp_path / "lock"
+    script = HOLD.format(tools=sys.path[0], path=str(lock))
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(Busy, match="taken"), locked(lock, "taken"):
+            pass
+        other.kill()
+    with locked(lock, "taken"):
+        pass

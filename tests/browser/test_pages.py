@@ -1,0 +1,308 @@
+"""The pages in a real browser: whole, quiet, self-contained, usable by everybody."""
+
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import pytest
+import yaml
+
+from sonode_utils.evidence import scorecard
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import browser as tools  # noqa: E402
+import vendor  # noqa: E402
+
+SCREENSHOTS = ROOT / "_build/screenshots"
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 800}
+PATIENCE = 120_000  # milliseconds, for a slow machine; every wait ends as soon as it can
+pytestmark = [
+    pytest.mark.skipif(
+        tools.chromium() is None,
+        reason="no Chromium here: install the package chromium for these tests",
+    ),
+    pytest.mark.xdist_group("browser"),  # one worker, one browser
+]
+
+
+def _files(entry):
+    if isinstance(entry, dict):
+        if "file" in entry or "root" in entry:
+            yield entry.get("file") or entry["root"]
+        for value in entry.values():
+            yield from _files(value)
+    elif isinstance(entry, list):
+        for value in entry:
+            yield from _files(value)
+
+
+PAGES = list(_files(yaml.safe_load((ROOT / "_toc.yml").read_text())))
+WITH_FIGURE = [p for p in PAGES if p.startswith("notebooks/") or p == "book/playground"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright not installed")
+    try:
+        with tools.started(tools.chromium()) as running:
+            yield running
+    except playwright.Error as error:
+        pytest.skip(f"Chromium does not start here: {str(error).splitlines()[0]}")
+
+
+@pytest.fixture(scope="module")
+def html(pages):
+    if not (vendor.VENDOR / "complete").exists():
+        pytest.skip("the libraries of the pages could not be fetched: they come from a CDN")
+    return pages
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory):
+    try:
+        return Path(vendor.axe(tmp_path_factory.mktemp("axe"))).read_text("utf8")
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        pytest.skip(f"axe-core could not be fetched: {error}")
+
+
+class Visit:
+    """A tab that notes what a page writes to the console and what it asks for."""
+
+    def __init__(self, browser, html):
+        self.html, self.said, self.asked = html, [], []
+        self.tab = browser.new_page(viewport=WIDE, reduced_motion="reduce")
+        self.tab.set_default_timeout(PATIENCE)
+        self.tab.on("console", self._hear)
+        self.tab.on("pageerror", lambda error: self.said.append(str(error)))
+        self.tab.on("request", lambda request: self.asked.append(request.url))
+
+    def _hear(self, message):
+        if message.type in ("error", "warning"):  # the theme logs what it does
+            self.said.append(message.text)
+
+    def go(self, page):
+        self.name = page
+        self.said.clear()
+        self.asked.clear()
+        tools.open_page(self.tab, self.html / f"{page}.html")
+
+    def wear(self, theme):
+        """What the reader's switch between light and dark does."""
+        self.tab.evaluate(
+            "theme => Object.assign(document.documentElement.dataset, {theme, mode: theme})",
+            theme,
+        )
+
+    def photograph(self):
+        """The page as loaded, and its beginning in the dark, for a look after the tests."""
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        picture = str(SCREENSHOTS / self.name.replace("/", "-"))
+        self.tab.screenshot(path=f"{picture}-light.jpg", full_page=True, quality=80)
+        self.wear("dark")
+        self.tab.screenshot(path=f"{picture}-dark.jpg", quality=80)
+        self.wear("light")
+
+
+@pytest.fixture(scope="module")
+def visit(browser, html):
+    return Visit(browser, html)
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def page(request, visit):
+    """Each page is loaded once; the tests below take it one after the other."""
+    visit.go(request.param)
+    visit.photograph()
+    return visit
+
+
+def test_every_equation_of_a_page_is_rendered(page):
+    written = page.tab.locator("article .math").count()
+    assert page.tab.locator("article mjx-container").count() >= written
+    assert page.tab.locator("mjx-merror").count() == 0
+
+
+def test_a_page_says_in_its_head_what_it_is_about(page):
+    title, description = page.tab.evaluate(
+        "[document.title, document.querySelector('meta[name=description]')?.content || '']"
+    )
+    assert len(title) > 20 and 50 <= len(description) <= 300
+
+
+OWN = ("figures/", "figures.js", "scorecard.js", "labels.js")
+
+
+def test_a_page_loads_little_script_and_no_widget_manager(page):
+    """Without MathJax: the theme's icons are most of it, and our own are small."""
+    sources = page.tab.evaluate("[...document.scripts].map(s => s.src).filter(s => s)")
+    paths = [Path(url2pathname(urlsplit(source).path)) for source in sources]
+    sizes = {str(p): p.stat().st_size for p in paths if "mathjax" not in str(p)}
+    assert sum(sizes.values()) < 1.9e6
+    assert sum(size for p, size in sizes.items() if any(own in p for own in OWN)) < 0.1e6
+    assert not [p for p in sizes if "require" in p or "embed-amd" in p or "anywidget" in p]
+
+
+def test_a_narrow_screen_shows_a_page_without_scrolling_sideways(page):
+    page.tab.set_viewport_size(NARROW)
+    across = page.tab.evaluate("document.scrollingElement.scrollWidth")
+    page.tab.set_viewport_size(WIDE)
+    assert across <= NARROW["width"]
+
+
+# Code is coloured by kind of word, and formulas like the text around them: the first of
+# each kind stands for the thousands.
+ONE_OF_EACH_KIND = """() => {
+    const seen = new Set();
+    const kind = (found) => found.className + getComputedStyle(found).color;
+    const all = [...document.querySelectorAll('pre span[class], mjx-container')];
+    const kinds = all.map(kind);
+    all.forEach((found, k) => {
+        if (seen.has(kinds[k])) found.replaceWith(found.textContent);
+        seen.add(kinds[k]);
+    });
+}"""
+CHECK = "rules => axe.run(document, {resultTypes: ['violations'], preload: false, ...rules})"
+
+
+@pytest.mark.parametrize(
+    "theme, rules",
+    [("light", {}), ("dark", {"runOnly": ["color-contrast"]})],
+    ids=["light", "dark"],
+)
+def test_a_page_has_no_serious_accessibility_violation(page, theme, rules, axe):
+    page.tab.evaluate(ONE_OF_EACH_KIND)
+    page.wear(theme)
+    page.tab.evaluate(axe)
+    found = page.tab.evaluate(CHECK, rules)["violations"]
+    page.wear("light")
+    serious = {
+        v["id"]: [node["target"] for node in v["nodes"]][:5]
+        for v in found
+        if v["impact"] in ("serious", "critical")
+    }
+    assert not serious
+
+
+# What a figure shows, without its own sliders and buttons: those always move.
+SHOWN = """figure => {
+    const copy = figure.cloneNode(true);
+    copy.querySelector('.controls').remove();
+    return copy.innerHTML;
+}"""
+
+
+def _controls(page, kinds):
+    """(its figure, the control), buttons last: some undo what the others did."""
+    figures = page.tab.locator(".sonode-figure").all()
+    assert bool(figures) == (page.name in WITH_FIGURE)
+    for figure in figures:
+        for kind in kinds:
+            for control in figure.locator(kind).all():
+                yield figure, control
+
+
+def _reacts(figure, act, *ways):
+    """Whether the figure shows something else after act() in one of these ways."""
+    before = figure.evaluate(SHOWN)
+    for way in ways:
+        act(way)
+        for _ in range(25):
+            if figure.evaluate(SHOWN) != before:
+                return True
+            figure.page.wait_for_timeout(40)
+    return False
+
+
+def test_every_control_of_a_figure_answers_the_keys(page):
+    arrows = ("ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp")
+    for figure, control in _controls(page, ["input", "select", ".handle"]):
+        assert _reacts(figure, control.press, *arrows), control.evaluate("c => c.outerHTML")
+    for figure, button in _controls(page, ["button"]):
+        assert _reacts(figure, button.press, "Enter"), button.inner_text()
+
+
+def _drag(tab, control, way):
+    """Press in the middle of the control (a slider: where it stands), let go elsewhere."""
+    # To the middle: at the upper edge the page's bar would lie over it.
+    control.evaluate("c => c.scrollIntoView({block: 'center', behavior: 'instant'})")
+    box = control.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    tab.mouse.move(x, y)
+    tab.mouse.down()
+    tab.mouse.move(x + way * 35, y + way * 20)
+    tab.mouse.up()
+
+
+def test_every_control_of_a_figure_answers_the_mouse(page):
+    """Handles first: a slider may have nothing to move where the buttons left the figure."""
+    for figure, control in _controls(page, [".handle", "input"]):
+        drag = partial(_drag, page.tab, control)
+        assert _reacts(figure, drag, 1, -1), control.evaluate("c => c.outerHTML")
+    for figure, button in _controls(page, ["button"]):
+        assert _reacts(figure, lambda _, b=button: b.click(), "once"), button.inner_text()
+
+
+def test_a_page_is_quiet_and_asks_nothing_outside_the_book(page):
+    """Last of the tests of a page: what they made it do counts as well."""
+    book = page.html.as_uri()
+    assert not page.said
+    assert [url for url in page.asked if not url.startswith((book, "data:", "blob:"))] == []
+
+
+def test_the_switches_of_the_scorecard_show_the_claims_they_count(visit):
+    visit.go("book/scorecard")
+    rows = scorecard.scorecard(ROOT / "book/results")
+    shown = visit.tab.locator("tr[data-verdict]:visible")
+    for verdict, n in scorecard.counts(rows):
+        visit.tab.locator(f"button[data-show='{verdict}']").click()
+        assert shown.count() == n
+    visit.tab.locator("button[data-show='all']").press("Enter")
+    assert shown.count() == len(rows)
+
+
+def test_the_switch_in_the_head_turns_a_page_dark_and_light_again(visit):
+    visit.go("book/intro")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    seen = {visit.tab.evaluate(ground)}
+    for _ in range(3):  # light, dark, as the system has it
+        visit.tab.locator(".theme-switch-button:visible").first.click()
+        seen.add(visit.tab.evaluate(ground))
+    assert len(seen) == 2
+
+
+def test_the_search_finds_a_chapter(visit):
+    visit.tab.goto((visit.html / "search.html").as_uri() + "?q=Silverbox")
+    visit.tab.locator("#search-results a[href*='08_real_systems']").first.wait_for()
+
+
+def test_without_javascript_a_still_picture_stands_for_each_figure(browser, html):
+    tab = browser.new_context(java_script_enabled=False).new_page()
+    tab.set_default_timeout(PATIENCE)
+    for page in WITH_FIGURE:
+        tab.goto((html / f"{page}.html").as_uri())
+        stills = tab.locator("img.still").all()
+        assert len(stills) == tab.locator(tools.FIGURE).count() > 0, page
+        for still in stills:
+            assert still.get_attribute("alt")
+            assert still.evaluate("image => image.naturalWidth") > 200, page
+
+
+def test_a_still_picture_is_small():
+    sizes = {p.name: p.stat().st_size for p in (ROOT / "assets/stills").glob("*.png")}
+    assert sizes and max(sizes.values()) < 60_000
+
+
+def test_the_whole_book_prints_to_one_pdf_with_a_picture_for_each_figure(tmp_path, html):
+    command = [sys.executable, str(ROOT / "tools/pdf.py"), str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True, timeout=1200)
+    printed = (tmp_path / "_build/book.pdf").read_bytes()
+    assert printed.startswith(b"%PDF") and len(printed) > 1_000_000
+    whole = (tmp_path / "_build/singlehtml/all.html").read_text("utf8")
+    named = re.findall(r'class="still" alt="" src="([^"]+)"', whole)
+    assert len(named) >= len(WITH_FIGURE)
+    assert all((tmp_path / "_build/singlehtml" / name).exists() for name in named)

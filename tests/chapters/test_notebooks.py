@@ -1,0 +1,191 @@
+"""Every notebook: runs, and runs again; refuses bad parameters; is stored as run."""
+
+import ast
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import papermill
+import pytest
+from nbclient import NotebookClient
+from papermill.exceptions import PapermillExecutionError
+
+from sonode_utils.evidence.parameters import LIMITS
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import plumbing  # noqa: E402
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PARITY = ROOT / "notebooks/02_parity.ipynb"
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def run(path, folder, **parameters):
+    return papermill.execute_notebook(
+        path, folder / path.name, parameters={"results_dir": str(folder), **parameters},
+        kernel_name="python3", cwd=path.parent, progress_bar=False, execution_timeout=300,
+    )  # fmt: skip
+
+
+@each_notebook
+def test_all_of_it_runs_twice_in_one_kernel_and_with_other_seeds(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("SONODE_PROFILE", "smoke")
+    monkeypatch.setenv("SONODE_RESULTS_DIR", str(tmp_path))
+    notebook, seeds = nbformat.read(path, as_version=4), LIMITS[path.stem]["seeds"]["smoke"]
+    where = {"metadata": {"path": str(path.parent)}}
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where)
+    with client.setup_kernel():
+        for change, used in (("", seeds), ("", seeds), (f"\nseeds = {seeds + 1}", seeds + 1)):
+            for k, cell in enumerate(notebook.cells):
+                if cell.cell_type == "code":
+                    if "parameters" in cell.metadata.get("tags", []):
+                        cell = nbformat.from_dict({**cell, "source": cell.source + change})
+                    client.execute_cell(cell, k)
+            record = json.loads((tmp_path / f"{path.stem}.json").read_text())
+            assert record["profile"] == "smoke" and record["claims"]
+            assert record["seeds"] == used
+
+
+@each_notebook
+def test_a_wrong_parameter_stops_it_in_the_first_cells(path, tmp_path):
+    with pytest.raises(PapermillExecutionError, match="seeds accepts a whole number") as error:
+        run(path, tmp_path, seeds=0)
+    assert error.value.exec_count <= 4
+
+
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        ({"seeds": "ten"}, "seeds accepts a whole number, 1 or more"),
+        ({"sedes": 3}, "unknown parameter sedes: did you mean seeds"),
+        ({"iterations": -5}, "iterations accepts a whole number, 1 or more"),
+        ({"closer_look": "RNN"}, "closer_look accepts one of 'NODE', 'ANODE', 'SONODE'"),
+        ({"largest_dimension": 11}, "largest_dimension accepts .* 10 at most"),
+    ],
+    ids=["ten in words", "misspelt", "negative", "unknown model", "too large"],
+)
+def test_every_kind_of_wrong_parameter_is_named(wrong, words, tmp_path):
+    with pytest.raises(PapermillExecutionError, match=words):
+        run(PARITY, tmp_path, **wrong)
+
+
+@each_notebook
+def test_papermill_lists_every_parameter_with_the_papers_value_and_a_comment(path):
+    listed = papermill.inspect_notebook(path)
+    rules = LIMITS[path.stem]
+    values = {name: ast.literal_eval(found["default"]) for name, found in listed.items()}
+    assert values == {name: rule["paper"] for name, rule in rules.items()}
+    assert all(found["help"] for found in listed.values()), "a parameter without a comment"
+
+
+def test_every_table_of_parameters_belongs_to_a_notebook():
+    assert list(LIMITS) == [path.stem for path in NOTEBOOKS]
+
+
+def test_nbval_leaves_out_verdicts_on_measured_data_where_there_is_none(tmp_path):
+    nothing = {"SONODE_DATA_DIR": "", "SONODE_OFFLINE": "1", "XDG_CACHE_HOME": str(tmp_path)}
+    path = str(ROOT / "notebooks/E2_third_order.ipynb")
+    command = [sys.executable, "-m", "pytest", "-rs", "--nbval-lax", "-p", "no:xdist", path]
+    done = subprocess.run(
+        command, env={**os.environ, **nothing}, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0 and "cannot be had here" in done.stdout
+    assert " passed" not in done.stdout and " failed" not in done.stdout
+
+
+def code_cells(path):
+    cells = nbformat.read(path, as_version=4).cells
+    return [cell for cell in cells if cell.cell_type == "code" and cell.source.strip()]
+
+
+def tags(cell):
+    return set(cell.metadata.get("tags", []))
+
+
+@each_notebook
+def test_it_is_stored_as_run_without_errors_warnings_or_paths(path):
+    cells = code_cells(path)
+    assert all(cell.execution_count for cell in cells), "a cell was never run"
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert not [o for o in outputs if o.output_type == "error"]
+    stored = json.dumps(outputs)
+    assert not re.search(r"\bWarning\b|/home/|/root/|/tmp/|site-packages", stored)
+
+
+@each_notebook
+def test_its_cells_are_few_and_short_and_its_tags_in_place(path):
+    cells = code_cells(path)
+    lengths = [len(cell.source.splitlines()) for cell in cells]
+    assert statistics.median(lengths) <= 8 and max(lengths) <= 35 and len(lengths) <= 60
+    assert max(len(line) for cell in cells for line in cell.source.splitlines()) <= 88
+    every = [tag for cell in cells for tag in tags(cell)]
+    assert every.count("parameters") == 1 and every.count("nbval-check-output") == 1
+    assert cells[-1].source == "run.close()" and "nbval-check-output" in tags(cells[-1])
+
+
+@each_notebook
+def test_plumbing_is_at_most_a_fifth_of_its_code(path):
+    found, lines, _ = plumbing.share(path)
+    assert found <= 0.2 * lines
+
+
+def test_plumbing_is_told_by_what_a_cell_calls():
+    cells = [
+        "import torch",
+        "model = build()",
+        "loss = run.record('loss', score(model))",
+        "parts = {'a': below(loss, 1)}",
+        "run.judge('P1', parts, ours='')",
+        "run.record('other', loss)",
+        "rows = [(1, loss)]",
+        "table(('a', 'b'), rows)",
+        "print(model)",
+    ]
+    yes = [True, False, False, True, True, True, False, True, False]
+    assert plumbing.plumbing(cells) == yes
+
+
+@each_notebook
+def test_the_numbers_in_its_prose_are_said_by_the_run(path):
+    cells = nbformat.read(path, as_version=4).cells
+    assert not [c for c in cells if "{glue" in c.source or "glue(" in c.source]
+    said = [c for c in cells if c.source.rstrip().endswith('""")') and "say(" in c.source]
+    assert said, "nothing is said"
+    for cell in said:
+        texts = [o.data["text/markdown"] for o in cell.outputs if "text/markdown" in o.data]
+        assert texts and not re.search(r"\bnan\b|\{\w+\}`", " ".join(texts)), cell.source[:80]
+
+
+@each_notebook
+def test_what_the_page_folds_is_folded_in_jupyterlab(path):
+    for cell in code_cells(path):
+        folded = bool(tags(cell) & {"hide-input", "remove-input", "hide-cell", "remove-cell"})
+        hidden = cell.metadata.get("jupyter", {}).get("source_hidden", False)
+        assert folded == hidden, cell.source[:80]
+
+
+@each_notebook
+def test_its_stored_verdicts_are_those_of_its_record(path):
+    record = json.loads((ROOT / f"book/results/{path.stem}.json").read_text())
+    said = "".join(output.text for output in code_cells(path)[-1].outputs)
+    expected = [
+        f"{c['id']} {'fragile' if c['fragile'] else c['verdict']}" for c in record["claims"]
+    ]
+    assert said.split("\n")[:-1] == expected
+    assert record["profile"] == "paper"
+    assert record["seeds"] >= (3 if path.stem == "E4_mnist" else 10)
+
+
+@each_notebook
+def test_its_figures_have_captions_and_alt_text(path):
+    for cell in code_cells(path):
+        if any("image/png" in output.get("data", {}) for output in cell.outputs):
+            described = cell.metadata.get("mystnb", {})
+            assert described.get("figure", {}).get("caption"), cell.source[:80]
+            assert described.get("image", {}).get("alt"), cell.source[:80]

@@ -1,0 +1,204 @@
+"""Van der Pol: the data, the linear models solved exactly, and the exponents."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from sonode_utils.chapters import van_der_pol
+from sonode_utils.chapters.least_squares import levenberg_marquardt
+from sonode_utils.ensemble import EnsembleLinear, generators
+from sonode_utils.models import ANODE, SONODE
+
+STEP, COUNT = 1.005, 30
+GRID = STEP * torch.arange(COUNT, dtype=torch.float64)
+
+
+def linear_model(name, seeds):
+    rng = generators(seeds)
+    f, g = van_der_pol.ForcedLinear(2 if name == "ANODE" else 1, rng), EnsembleLinear(1, 1, rng)
+    return (ANODE(f, 1, g) if name == "ANODE" else SONODE(f, g)).double()
+
+
+def start(members):
+    return torch.full((members, 1, 1), 0.1, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("amplitude", [1.2, 1.4])
+def test_an_implicit_and_an_explicit_method_give_the_same_data(amplitude):
+    times = np.linspace(0, 70, 71)
+    ours = van_der_pol.van_der_pol(times, amplitude)
+    theirs = van_der_pol.van_der_pol(times, amplitude, method="DOP853", tol=1e-10)
+    assert ours.y.shape == (2, 71) and tuple(ours.y[:, 0]) == van_der_pol.START
+    np.testing.assert_allclose(ours.y[0], theirs.y[0], atol=1e-6)
+
+
+def test_the_data_obey_the_printed_equation():
+    h = 1e-4
+    times = np.array([0, 3 - h, 3, 3 + h])
+    x, v = van_der_pol.van_der_pol(times, 1.2, tol=1e-12).y[:, 1:]
+    force = 8.53 * (1 - x[1] ** 2) * v[1] - x[1] + 1.2 * math.cos(0.2 * math.pi * 3)
+    assert (v[2] - v[0]) / (2 * h) == pytest.approx(force, abs=1e-6)
+    assert (x[2] - x[0]) / (2 * h) == pytest.approx(v[1], abs=1e-6)
+
+
+def test_the_tangent_is_the_derivative_of_the_field():
+    rng, h = np.random.default_rng(0), 1e-6
+    z, w = rng.uniform(-2, 2, (2, 2, 5))
+    tangent = van_der_pol.van_der_pol_tangent(np.linspace(1, 2, 5))
+    later, sooner = (tangent(0.7, np.stack([z + s * h * w, w]))[0] for s in (1, -1))
+    along = tangent(0.7, np.stack([z, w]))[1]
+    np.testing.assert_allclose(along, (later - sooner) / (2 * h), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ANODE", "SONODE"])
+def test_the_exact_path_is_what_a_tight_solver_finds(name):
+    model, x0 = linear_model(name, range(6)), start(6)
+    exact = van_der_pol.exact_path(model, x0, STEP, COUNT)
+    solved = model(x0, GRID, rtol=1e-10, atol=1e-10).z
+    assert exact.shape == solved.shape
+    torch.testing.assert_close(exact, solved, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ANODE", "SONODE"])
+def test_its_gradient_is_the_solver_s(name):
+    model, x0 = linear_model(name, [2, 5]), start(2)
+    ways = (
+        van_der_pol.exact_path(model, x0, STEP, 8),
+        model(x0, GRID[:8], rtol=1e-10, atol=1e-10).z,
+    )
+    exact, solved = (
+        torch.autograd.grad(z[..., 0].square().sum(), list(model.parameters())) for z in ways
+    )
+    for one, other in zip(exact, solved):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
+
+
+def eigenvalues(model, members):
+    with torch.no_grad():
+        matrix = van_der_pol.system_matrix(model, members)[:, :2, :2]
+    return torch.linalg.eigvals(matrix).numpy()
+
+
+@pytest.mark.parametrize("name", ["ANODE", "SONODE"])
+def test_a_linear_path_has_a_floor_of_zero_at_its_own_eigenvalues(name):
+    members = 12
+    model = linear_model(name, range(members))
+    with torch.no_grad():
+        paths = van_der_pol.exact_path(model, start(members), STEP, COUNT)[..., 0, 0].numpy()
+    for path, roots in zip(paths.T, eigenvalues(model, members)):
+        growth = roots.mean().real
+        square = -(((roots[0] - roots[1]) / 2) ** 2).real
+        pair = np.array([growth, growth - 0.05]), np.array([square, square + 0.1])
+        right, wrong = van_der_pol.linear_floor(GRID.numpy(), path, *pair, name == "ANODE")
+        scale = (path**2).mean()
+        assert abs(right) < 1e-9 * scale < abs(wrong)
+
+
+def test_only_a_feedthrough_reaches_every_phase_of_the_answer():
+    """Forcing in the row of x shifts the phase, which x'' = ... + d u cannot."""
+    model = linear_model("ANODE", [3])
+    roots = eigenvalues(model, 1)[0]
+    with torch.no_grad():
+        path = van_der_pol.exact_path(model, start(1), STEP, COUNT)[:, 0, 0, 0].numpy()
+    at = np.array([roots.mean().real]), np.array([-(((roots[0] - roots[1]) / 2) ** 2).real])
+    free = van_der_pol.linear_floor(GRID.numpy(), path, *at, feedthrough=True)[0]
+    tied = van_der_pol.linear_floor(GRID.numpy(), path, *at, feedthrough=False)[0]
+    assert abs(free) < 1e-12 and tied > 1e-4
+
+
+def linear_tangent(matrix):
+    return lambda t, y: np.stack([matrix @ y[0], matrix @ y[1]])
+
+
+@pytest.mark.parametrize(
+    "matrix, largest",
+    [([[0.3, 1.0], [0.0, -2.0]], 0.3), ([[-0.1, 2.0], [-2.0, -0.1]], -0.1)],
+    ids=["saddle", "spiral"],
+)
+def test_a_linear_system_s_exponent_is_its_largest_real_part(matrix, largest):
+    z = np.random.default_rng(0).normal(size=(2, 4))
+    run = {"spans": 60, "steps": 50, "h": 0.02}
+    logs, states = van_der_pol.growth(linear_tangent(np.array(matrix)), z, **run)
+    assert states.shape == (60, 2, 4)
+    mean, low, high = van_der_pol.exponent(logs[20:], 1.0)
+    assert mean == pytest.approx(largest, abs=5e-3) and high - low < 1e-2
+
+
+def lorenz(t, y):
+    (x, u, z), (dx, du, dz) = y
+    state = 10 * (u - x), x * (28 - z) - u, x * u - 8 / 3 * z
+    moved = 10 * (du - dx), dx * (28 - z) - x * dz - du, dx * u + x * du - 8 / 3 * dz
+    return np.array([state, moved])
+
+
+def test_the_lorenz_attractor_has_its_textbook_exponent():
+    z = np.random.default_rng(0).uniform(-10, 10, (3, 200)) + np.array([[0], [0], [25]])
+    logs, _ = van_der_pol.growth(lorenz, z, spans=60, steps=100, h=0.01)
+    mean, low, high = van_der_pol.exponent(logs[10:], 1.0)
+    assert low < 0.9056 < high and high - low < 0.05
+    assert mean == pytest.approx(0.9056, abs=0.01)
+
+
+@pytest.mark.parametrize("shared", ["in time", "by all starts"])
+def test_the_interval_is_that_of_what_varies(shared):
+    """A rate that differs from start to start, or from block to block, and not otherwise."""
+    rng, count = np.random.default_rng(0), 300
+    draws = rng.normal(0.5, 0.3, count)
+    logs = np.tile(draws, (10, 1)) if shared == "in time" else np.tile(draws[:, None], 10)
+    mean, low, high = van_der_pol.exponent(logs, span=2.0, blocks=count)
+    half = 1.96 * draws.std() / 2 / math.sqrt(count)
+    assert mean == pytest.approx(draws.mean() / 2)
+    assert (mean - low, high - mean) == pytest.approx((half, half), rel=0.1)
+
+
+def test_the_states_along_the_way_are_those_of_the_flow():
+    z = np.array(van_der_pol.START)[:, None]
+    tangent = van_der_pol.van_der_pol_tangent(1.4)
+    _, states = van_der_pol.growth(tangent, z, spans=2, steps=2000, h=0.005)
+    solved = van_der_pol.van_der_pol(np.array([0.0, 10.0, 20.0]), 1.4).y[:, 1:]
+    np.testing.assert_allclose(states[:, :, 0].T, solved, atol=1e-5)
+
+
+def test_the_page_follows_the_oscillator_as_the_solver_does(javascript):
+    theirs = javascript("vanderpol", "strobe(1.4, [0.1, 0], 3)")
+    solved = van_der_pol.van_der_pol(np.array([0.0, 10.0, 20.0, 30.0]), 1.4).y.T
+    np.testing.assert_allclose(theirs, solved, atol=1e-4)
+
+
+TIMES = np.linspace(0, 2, 15)
+
+
+def decay(theta):
+    """theta[0] exp(theta[1] t): (2, column) -> (time, column); lost where it grows fast."""
+    with np.errstate(over="ignore"):
+        path = theta[0] * np.exp(theta[1] * TIMES[:, None])
+    return np.where(theta[1] > 3, np.nan, path)
+
+
+def test_least_squares_finds_the_parameters_of_every_member():
+    rng = np.random.default_rng(0)
+    truth = np.stack([rng.uniform(1, 3, 8), rng.uniform(-2, -0.5, 8)])
+    theta, error = levenberg_marquardt(decay, truth * 0.3, decay(truth), iterations=15)
+    np.testing.assert_allclose(theta, truth, rtol=1e-5)
+    assert error.max() < 1e-12
+
+
+def test_a_lost_member_is_left_alone_and_the_others_go_on():
+    truth = np.array([[2.0, 2.0], [-1.0, -1.0]])
+    begin = np.array([[1.0, 1.0], [-0.3, 9.0]])
+    theta, error = levenberg_marquardt(decay, begin, decay(truth), iterations=15)
+    np.testing.assert_allclose(theta[:, 0], truth[:, 0], rtol=1e-5)
+    assert np.isinf(error[1]) and np.array_equal(theta[:, 1], begin[:, 1])
+
+
+def test_a_step_never_makes_a_member_worse():
+    rng = np.random.default_rng(1)
+    data = rng.normal(size=(15, 20))
+    theta = rng.uniform(-2, 2, (2, 20))
+    before = ((decay(theta) - data) ** 2).mean(0)
+    for _ in range(4):
+        theta, error = levenberg_marquardt(decay, theta, data, iterations=1)
+        assert (error <= before).all()
+        before = error
