@@ -17,27 +17,27 @@ PROFILES = ("paper", "quick", "smoke")
 def apply_profile(notebook: str, namespace: dict) -> str:
     """Check the notebook's parameters and put the profile's values in their place.
 
-    namespace: the notebook's globals(). A value that differs from the paper's was set by hand
-    and stays. Stops at the first parameter that is wrong, missing or misspelt.
+    namespace: the notebook's globals(). A value that was set twice, or that is not the paper's,
+    was set by hand and stays. Stops at the first parameter that is wrong, missing or misspelt.
     Returns the profile: quick, smoke, paper (more seeds are allowed), or else "custom".
     """
     rules, profile = LIMITS[notebook], current_profile()
-    _refuse_strangers(_assigned(namespace.get("In", [])), rules)
+    names = _assigned(namespace.get("In", []))
+    _refuse_strangers(names, rules)
     for name, rule in rules.items():
         if name not in namespace:
             raise ValueError(f"parameter {name} is missing; it accepts {accepted(rule)}")
         if not _accepts(rule, namespace[name]):
-            value = namespace[name]
-            raise ValueError(f"{name} = {value!r}: {name} accepts {accepted(rule)}")
-    by_hand = {name for name, rule in rules.items() if namespace[name] != rule["paper"]}
+            raise ValueError(f"{name} = {namespace[name]!r}: {name} accepts {accepted(rule)}")
+    changed = {name for name, rule in rules.items() if namespace[name] != rule["paper"]}
     if profile != "paper":
-        namespace.update(
-            {n: r.get(profile, r["paper"]) for n, r in rules.items() if n not in by_hand}
-        )
+        for name in rules.keys() - changed:
+            if names.count(name) < 2:
+                namespace[name] = rules[name].get(profile, rules[name]["paper"])
         return profile
     if namespace["seeds"] >= rules["seeds"]["paper"]:
-        by_hand -= {"seeds"}
-    return "custom" if by_hand - {"results_dir"} else "paper"
+        changed -= {"seeds"}
+    return "custom" if changed - {"results_dir"} else "paper"
 
 
 def current_profile() -> str:
@@ -77,10 +77,10 @@ def _assigned(cells):
     for source in reversed(cells[:-1]):
         try:
             body = ast.parse(source).body
-            literals = {t.id: ast.literal_eval(a.value) for a in body for t in a.targets}
+            _ = [ast.literal_eval(assignment.value) for assignment in body]
+            names += [target.id for assignment in body for target in assignment.targets]
         except (SyntaxError, AttributeError, ValueError):
             break  # not a cell of plain assignments
-        names += literals
     return names
 
 

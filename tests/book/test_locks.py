@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-from locks import Busy, locked
+TOOLS = str(Path(__file__).parents[2] / "tools")
+sys.path.insert(0, TOOLS)
+from locks import Busy, locked  # noqa: E402
 
 HOLD = """
 import sys, time
@@ -30,7 +31,7 @@ def test_a_second_one_at_the_same_work_is_refused_until_the_first_has_ended(tmp_
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path):
     lock = tmp_path / "lock"
-    script = HOLD.format(tools=sys.path[0], path=str(lock))
+    script = HOLD.format(tools=TOOLS, path=str(lock))
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"held\n"
         with pytest.raises(Busy, match="taken"), locked(lock, "taken"):

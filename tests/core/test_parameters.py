@@ -81,6 +81,20 @@ def test_a_profile_replaces_what_was_not_set_by_hand(profile, values, monkeypatc
     assert namespace["dims"] == 7
 
 
+def test_the_papers_value_set_by_hand_stays_under_another_profile(monkeypatch):
+    monkeypatch.setenv("SONODE_PROFILE", "smoke")
+    for cells in (
+        [*CELLS[:2], "seeds = 10", CELLS[2]],
+        [CELLS[0], "seeds = 1\nseeds = 10", ""],
+    ):
+        namespace = GOOD | {"In": cells}
+        apply_profile("x", namespace)
+        assert (namespace["seeds"], namespace["dims"]) == (10, 2)
+    namespace = GOOD | {"In": [*CELLS, *CELLS]}  # run all, twice
+    apply_profile("x", namespace)
+    assert namespace["seeds"] == 2
+
+
 def test_an_unknown_profile_is_refused(monkeypatch):
     monkeypatch.setenv("SONODE_PROFILE", "fast")
     with pytest.raises(ValueError, match="it accepts paper, quick, smoke"):
