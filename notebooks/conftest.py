@@ -1,12 +1,17 @@
 """nbval compares verdicts on real data only with verdicts on real data."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from sonode_utils.data import measured
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+import kernel_ports
+
+kernel_ports.keep_apart()
 RESULTS = Path(__file__).parents[1] / "book/results"
 
 

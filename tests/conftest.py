@@ -12,6 +12,10 @@ from filelock import FileLock
 from sonode_utils import figures
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+import kernel_ports  # noqa: E402
+
+kernel_ports.keep_apart()
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 # A kernel of this machine, spoken to over its own loopback, need not warn of eavesdroppers.
 QUIET = ["--IPKernelApp.log_level=40"]
+STARTS = 3  # two kernels that start at once may choose one port, and one of them dies of it
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 
@@ -39,15 +40,8 @@ def run(name, text, parameters, records):
         for path, content in records.items():
             (checkout / path).parent.mkdir(parents=True, exist_ok=True)
             (checkout / path).write_text(content, "utf8")
-        client = NotebookClient(
-            notebook, timeout=None, kernel_name="python3", record_timing=False,
-            resources={"metadata": {"path": str(checkout / "notebooks")}},
-            extra_arguments=QUIET, store_widget_state=False,
-        )  # fmt: skip
         try:
-            client.execute(
-                env={**os.environ, "OMP_NUM_THREADS": "1", "SONODE_RESULTS_DIR": str(saved)}
-            )
+            execute(notebook, checkout / "notebooks", saved)
         except (CellExecutionError, DeadKernelError) as error:
             raise RuntimeError(f"{name}: {error}") from None
         for cell, before in zip(notebook.cells, source):
@@ -58,6 +52,22 @@ def run(name, text, parameters, records):
             for path in sorted(saved.rglob("*.json"))
         }
     return {**made, f"notebooks/{name}.ipynb": nbformat.writes(notebook) + "\n"}
+
+
+def execute(notebook, here, saved):
+    """Run all cells in a fresh kernel; one that dies before the first cell is started again."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "SONODE_RESULTS_DIR": str(saved)}
+    for start in range(1, STARTS + 1):
+        client = NotebookClient(
+            notebook, timeout=None, kernel_name="python3", record_timing=False,
+            resources={"metadata": {"path": str(here)}},
+            extra_arguments=QUIET, store_widget_state=False,
+        )  # fmt: skip
+        try:
+            return client.execute(env=environment)
+        except RuntimeError as error:
+            if start == STARTS or "before replying to kernel_info" not in str(error):
+                raise
 
 
 def inject(notebook, parameters):

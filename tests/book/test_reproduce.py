@@ -110,6 +110,21 @@ def test_a_kernel_that_dies_fails_its_notebook_alone(book, capsys):
     assert "x: Kernel died" in capsys.readouterr().err
 
 
+def test_a_kernel_that_dies_before_its_first_cell_is_started_again(book, monkeypatch):
+    store(book, "seeds = 10", "print(seeds)")
+    run, died = run_notebook.NotebookClient.execute, []
+
+    def execute_at_the_second_try(client, **options):
+        if not died:
+            died.append(1)
+            raise RuntimeError("Kernel died before replying to kernel_info")
+        return run(client, **options)
+
+    monkeypatch.setattr(run_notebook.NotebookClient, "execute", execute_at_the_second_try)
+    assert execute.execute("x", seeds=None) == 0
+    assert outputs(book) == [[], ["10\n"]] and died
+
+
 def test_a_full_disk_leaves_notebook_and_record_as_they_were(book, monkeypatch, capsys):
     store(book, "seeds = 10", SAVE.format(profile="paper", name="x"))
     execute.execute("x", seeds=None)
