@@ -1,8 +1,8 @@
 """Kernels that tests start at the same time, in two processes, must not choose the same port.
 
 Jupyter asks the system for a free port, lets it go and gives its number to the kernel.
-Meanwhile another process may be given the same one. Here every pytest worker takes ports of its own,
-below those that the system gives out.
+Meanwhile another process may be given the same one. Here every pytest worker takes ports of
+its own, below those that the system gives out.
 """
 
 import itertools
