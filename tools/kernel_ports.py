@@ -9,7 +9,6 @@ import itertools
 import os
 import socket
 
-from jupyter_client.manager import KernelManager  # noqa: F401  (loads the provisioner)
 from jupyter_client.provisioning.local_provisioner import LocalPortCache
 
 

@@ -6,7 +6,6 @@ that figure and assets/figures.js, which draws it. Without JavaScript a still pi
 """
 
 import re
-from html import escape
 from pathlib import Path
 
 from sonode_utils.figures import JS, sources
@@ -48,8 +47,9 @@ def add_figures(app, pagename, templatename, context, doctree):
 
 
 def _noscript(app, context, still, words):
+    """words: the figure's description, escaped already as the attribute it was read from."""
     if not (Path(app.srcdir) / "assets" / still).exists():
-        return f"<noscript><p>This figure needs JavaScript. {escape(words)}</p></noscript>"
+        return f"<noscript><p>This figure needs JavaScript. {words}</p></noscript>"
     source = context["pathto"](f"_static/{still}", 1)
     return f'<noscript><img class="still" src="{source}" alt="{words}"></noscript>'
 
