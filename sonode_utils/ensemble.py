@@ -10,6 +10,8 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.utils import parametrize
 
 Streams = Sequence[torch.Generator]
 
@@ -67,7 +69,36 @@ class EnsembleLinear(nn.Module):
         self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.baddbmm(self.bias, x, self.weight)
+        check_input(x, self.weight)
+        if len(x) > 1:
+            return SameLayout.apply(torch.baddbmm(self.bias, x, self.weight))
+        # A lone product is computed in another way than one of several: keep it company.
+        twice = (part.repeat(2, 1, 1) for part in (self.bias, x, self.weight))
+        return SameLayout.apply(torch.baddbmm(*twice)[:1])
+
+
+class SameLayout(torch.autograd.Function):
+    """x, and gradients that lie in memory alike, whatever made them: sums depend on that."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.contiguous()
+
+
+def check_input(x: Tensor, weight: Tensor) -> None:
+    """Say what is wrong with x: (member, batch, n_in), for weights (member, n_in, n_out)."""
+    members, n_in, _ = weight.shape
+    if x.dim() != 3 or len(x) != members or x.shape[-1] != n_in:
+        raise ValueError(f"x must be ({members}, batch, {n_in}), not {tuple(x.shape)}")
+    if (x.dtype, x.device) != (weight.dtype, weight.device):
+        raise TypeError(
+            f"x must be {weight.dtype} on {weight.device}, as the weights are, "
+            f"not {x.dtype} on {x.device}"
+        )
 
 
 def symmetric_uniform(shape, bound: float, stream: torch.Generator) -> Tensor:
@@ -78,6 +109,13 @@ def symmetric_uniform(shape, bound: float, stream: torch.Generator) -> Tensor:
 def _real(mask, k, width):
     """The indices of the features that member k really has."""
     return torch.arange(width) if mask is None else mask[k].nonzero()[:, 0]
+
+
+def _activation(name):
+    if name not in ACTIVATIONS:
+        known = ", ".join(map(repr, ACTIVATIONS))
+        raise ValueError(f"activation and output accept {known}, not {name!r}")
+    return ACTIVATIONS[name]()
 
 
 class EnsembleMLP(nn.Module):
@@ -96,19 +134,43 @@ class EnsembleMLP(nn.Module):
         in_mask: Tensor | None = None, out_mask: Tensor | None = None,
     ):  # fmt: skip
         super().__init__()
-        sizes = [n_in, *hidden, n_out]
+        self.n_in, self.n_out, sizes = n_in, n_out, [n_in, *hidden, n_out]
         layers: list[nn.Module] = []
         for i, (a, b) in enumerate(zip(sizes, sizes[1:])):
             first, last = i == 0, i == len(hidden)
             masks = (in_mask if first else None, out_mask if last else None)
             layers += [EnsembleLinear(a, b, rng, *masks)]
-            layers += [ACTIVATIONS[output if last else activation]()]
+            layers += [_activation(output if last else activation)]
         self.layers = nn.Sequential(*layers)
         # How many features each member really has: the solver's error norm divides by it.
         self.in_features = None if in_mask is None else in_mask.sum(-1)
 
     def forward(self, z: Tensor, t=None) -> Tensor:
         return self.layers(z)
+
+
+ACTIVE = {nn.ELU, nn.Tanh, nn.Hardtanh, nn.Identity}
+
+
+def exactly_known(mlp: nn.Module | None) -> bool:
+    """Whether a network computes what an EnsembleMLP does, and nothing besides."""
+    if type(mlp) is not EnsembleMLP or _has_any_global_hook():
+        return False
+    layers = list(mlp.layers)
+    return (
+        all(type(layer) is EnsembleLinear for layer in layers[0::2])
+        and all(type(layer) in ACTIVE for layer in layers[1::2])
+        and len(layers) % 2 == 0
+        and all(_untouched(part) for part in (mlp, mlp.layers, *layers))
+    )
+
+
+def _untouched(part):
+    hooks = part._forward_hooks, part._forward_pre_hooks, part._backward_hooks
+    return not (
+        any(hooks) or part._backward_pre_hooks or "forward" in vars(part)
+        or parametrize.is_parametrized(part) or getattr(part, "alpha", 1.0) != 1.0
+    )  # fmt: skip
 
 
 def pad_mask(dims, width: int) -> Tensor:

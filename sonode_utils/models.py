@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from sonode_utils.ensemble import EnsembleMLP, generators, pad_mask
 from sonode_utils.solve import TIGHT, integrate
-from sonode_utils.solvers.fields import FusedMLP
+
 
 
 class Trajectory(NamedTuple):
@@ -29,12 +29,15 @@ class Trajectory(NamedTuple):
 class NODE(nn.Module):
     """x' = f(x, t): a neural ODE. f: (member, batch, d) -> (member, batch, d)."""
 
+    alive: Tensor | None  # (member,); `fit` puts out the members that diverge
+
     def __init__(self, f: Callable):
         super().__init__()
-        self.f = f
-        self.alive = None  # (member,); `fit` puts out the members that diverge
-        self.nfe = 0
+        self.f, self.nfe = f, 0
         self.plan = None  # a `StepPlan` while `fit` trains
+        weights = list(f.parameters()) if isinstance(f, nn.Module) else []
+        everyone = torch.ones(len(weights[0]), dtype=torch.bool) if weights else None
+        self.register_buffer("alive", everyone)
 
     def initial_state(self, x0: Tensor) -> Tensor:
         """x0: (member, batch, d) -> z(t0): (member, batch, feature)."""
@@ -48,16 +51,18 @@ class NODE(nn.Module):
         """The real space x in the state z."""
         return z
 
-    def fused(self) -> FusedMLP | None:
-        """The field with its derivative, where f is an EnsembleMLP and `field` is ours."""
-        ours = type(self).field in (NODE.field, HigherOrderNODE.field)
-        return FusedMLP(self.f) if ours and type(self.f) is EnsembleMLP else None
+    def network(self) -> EnsembleMLP | None:
+        """f, where the field is just what its class makes of an EnsembleMLP."""
+        if type(self.f) is not EnsembleMLP or "field" in vars(self):
+            return None
+        order = {NODE.field: 1, HigherOrderNODE.field: getattr(self, "order", 1)}
+        return self.f if self.f.n_in == self.f.n_out * order.get(type(self).field, 0) else None
 
     def forward(self, x0: Tensor, times: Tensor, **solver) -> Trajectory:
         """Solve from x0: (member, batch, d) at `times`; `solver` goes to `integrate`."""
         z0 = self.initial_state(x0)
         features = getattr(self.f, "in_features", None)
-        known = {"features": features, "fused": self.fused, "alive": self.alive}
+        known = {"features": features, "network": self.network(), "alive": self.alive}
         done = integrate(self.field, z0, times, plan=self.plan, **{**known, **solver})
         self.nfe = done.nfe
         return Trajectory(self.readout(done.z), done.z, done.nfe, done.failed)

@@ -1,9 +1,11 @@
 """Solving many members' ODEs in one call, and telling the model's error from the solver's.
 
-torchdiffeq does the solving: any of its methods by name, and for `dopri5`, the book's
-workhorse, the same method laid out for ensembles (`solvers/dopri5.py`).
+`dopri5`, the book's workhorse, has a clock for every member (`solvers/dopri5.py`); any other
+method of torchdiffeq does its own solving, by name.
 """
 
+import math
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,86 +13,155 @@ import torch
 from torch import Tensor
 from torchdiffeq import odeint
 
-from sonode_utils.solvers.dopri5 import Solve, dopri5
-from sonode_utils.solvers.fields import MemberField, StepPlan
+from sonode_utils.ensemble import check_input, exactly_known
+from sonode_utils.solvers.clocks import StepPlan
+from sonode_utils.solvers.dopri5 import dopri5
 
 TIGHT = {"rtol": 1e-8, "atol": 1e-8}  # tolerances at which headline values are quoted
 
 
 class Solution(NamedTuple):
-    """z: (time, member, batch, feature), NaN for the members in `failed`: (member,)."""
+    """z: (time, member, batch, feature), NaN for the members in `failed`: (member,);
+    nfe: (member,), evaluations of the field that each member needed."""
 
     z: Tensor
-    nfe: int
+    nfe: Tensor
     failed: Tensor
 
 
 def integrate(
     field: Callable, z0: Tensor, times: Tensor, *, method: str = "dopri5",
     rtol: float = 1e-3, atol: float = 1e-3, alive: Tensor | None = None,
-    features: Tensor | None = None, fused: Callable | None = None,
-    plan: StepPlan | None = None, max_steps: int = 5000, **options,
+    features: Tensor | None = None, network=None, plan: StepPlan | None = None,
+    max_steps: int = 5000, **options,
 ) -> Solution:  # fmt: skip
-    """Solve z' = field(t, z) for all members at once.
+    """Solve z' = field(t, z) for all members at once, each with steps of its own.
 
-    The adaptive step is small enough for the member that needs the smallest one: no
-    member is solved less accurately than it would be alone. A member whose solution
-    blows up or needs ever smaller steps is taken out, reported in `failed` and returned
-    as NaN; the others go on. Times may run backwards.
+    With `dopri5` every member has its own clock: it is solved with the steps, and to the bits,
+    that it would have alone. field gets its time as t: (member, 1, 1). Other methods are
+    torchdiffeq's, with one step and one scalar t for all. A member whose solution blows up or
+    needs too many or too small steps is taken out, reported in `failed` and returned as NaN;
+    the others go on. Times may run backwards.
 
-    z0: (member, batch, feature); times: (time,); alive: (member,), False = do not move;
-    features: (member,), how many features are real where members are padded; fused: () ->
-    the same field as a `FusedMLP`, to be solved without a graph, or None;
+    z0: (member, batch, feature), in single or double precision; times: (time,), or (time,
+    member) where members are observed at times of their own, or (time, member, batch): then
+    each row has its own clock, field gets t: (member, batch, 1), and runs of different
+    length share one solve (repeat the last time of the shorter ones). All begin together.
+    alive: (member,), False = do not move; features: (member,), how many features are real
+    where members are padded; network: the `EnsembleMLP` that field is made of (the state
+    without its first d features, then the d outputs), to be solved without a graph;
     plan: a `StepPlan`, from earlier solutions of much the same field; without one `dopri5`
     begins as the library does, with steps that are shorter than they need be.
     """
-    _check(z0, times)
-    times = times.to(z0)
-    if times[0] > times[-1]:
-        field, times, fused = _reversed(field), -times, None
-    guard = MemberField(field, z0, alive, features, plan)
-    without_graph = fused() if fused and method == "dopri5" else None
-    if without_graph is not None:
-        z = _without_graph(guard, without_graph, z0, times, rtol, atol, max_steps)
-    elif method == "dopri5":
-        z = dopri5(guard, z0, times, rtol, atol, max_steps)
-    else:
-        options = {"norm": guard.norm, **options}
-        z = _library(guard, z0, times, rtol=rtol, atol=atol, method=method, options=options)
-    failed = ~z.isfinite().all(-1).all(-1).all(0) | guard.failed
+    _check(z0, times, rtol, atol)
+    if network is not None:
+        check_input(z0, network.layers[0].weight)
+    members = len(z0)
+    alive = _per_member("alive", alive, True, members)
+    features = _per_member("features", features, z0.shape[-1], members)
+    clocks = times.detach().double().cpu()
+    if clocks[-1].flatten()[0] < clocks[0].flatten()[0]:
+        field, clocks, network = _reversed(field), -clocks, None
+    if method != "dopri5":
+        return _library(field, z0, clocks, method, rtol, atol, alive, features, options)
+    if options:
+        raise TypeError(f"dopri5 accepts rtol, atol and max_steps, not {', '.join(options)}")
+    begin, shape = float(clocks.flatten()[0]), (len(times), members, -1)
+    own = (clocks - clocks[0]).reshape(len(times), *clocks.shape[1:], *[1] * (3 - times.dim()))
+    per_row = own.shape[2] > 1
+    z, nfe, failed = dopri5(
+        field, z0, own.expand(shape).numpy(), begin=begin, rtol=rtol, atol=atol,
+        moves=alive.numpy(), size=(features * (1 if per_row else z0.shape[1])).numpy(),
+        network=network if exactly_known(network) else None, plan=plan, max_steps=max_steps,
+    )  # fmt: skip
+    return _solution(z, torch.from_numpy(nfe.max(1)), torch.from_numpy(failed.any(1)))
+
+
+def _solution(z, nfe, failed):
+    failed = failed.to(z.device) | ~z.detach().isfinite().all(-1).all(-1).all(0)
     if failed.any():
         z = torch.where(failed[:, None, None], torch.nan, z)
-    return Solution(z, guard.nfe, failed)
+    return Solution(z, nfe, failed)
 
 
-def _without_graph(guard, fused, z0, times, *options):
-    guard.field = fused
-    if torch.is_grad_enabled():
-        return Solve.apply(guard, z0, times, *options, *fused.parameters)
-    return dopri5(guard, z0.transpose(1, 2).contiguous(), times, *options).transpose(2, 3)
-
-
-def _library(guard, z0, times, **solver):
+def _library(field, z0, times, method, rtol, atol, alive, features, options):
     """torchdiffeq's own solve, begun again without the member that broke it off."""
-    while True:
-        try:
-            begin = torch.where(guard.failed[:, None, None], 0, z0)
-            return odeint(guard, begin, times, **solver)
-        except AssertionError:  # a step size that underflows, or a state that is not finite
-            worst = guard.alive & (guard.errors == guard.errors.max())
-            if guard.errors.max() <= 1 or not worst.any():
-                raise
-            guard.drop(worst)
+    if times.dim() > 1:
+        raise ValueError(f"times must be (time,) for {method}; only dopri5 has clocks of its own")
+    guard = SharedStep(field, z0, alive.to(z0.device), features)
+    options, times = {"norm": guard.norm, **options}, times.to(z0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*[Uu]nexpected arg")
+        while True:
+            try:
+                begin = torch.where(guard.failed[:, None, None], 0, z0)
+                z = odeint(
+                    guard, begin, times, rtol=rtol, atol=atol, method=method, options=options
+                )
+                return _solution(z, torch.full((len(z0),), guard.nfe), guard.failed)
+            except UserWarning as unknown:
+                raise TypeError(f"{method} does not know an option: {unknown}") from None
+            except AssertionError:  # a step size that underflows, or a state not finite
+                worst = guard.alive & (guard.errors == guard.errors.max())
+                if guard.errors.max() <= 1 or not worst.any():
+                    raise
+                guard.alive, guard.failed = guard.alive & ~worst, guard.failed | worst
 
 
-def _check(z0, times):
+class SharedStep:
+    """A field for torchdiffeq: counted, with members that stand still, and the norm of the
+    worst member, so that nobody is solved less accurately than alone."""
+
+    def __init__(self, field, z0, alive, features):
+        self.field, self.alive, self.nfe = field, alive, 0
+        self.size = (features * z0.shape[1]).to(z0)
+        self.failed, self.errors = torch.zeros_like(alive), 0 * self.size
+
+    def __call__(self, t, z, perturb=None):
+        self.nfe += 1
+        return torch.where(self.alive[:, None, None], self.field(t, z), 0)
+
+    def norm(self, z):
+        errors = (z.square().sum((1, 2)) / self.size).sqrt()
+        errors = torch.where(self.alive, errors, 0).nan_to_num(torch.inf, torch.inf)
+        self.errors = errors.detach()
+        return errors.max()
+
+
+def _check(z0, times, rtol, atol):
     if z0.dim() != 3:
         raise ValueError(f"z0 must be (member, batch, feature), not {tuple(z0.shape)}")
-    if times.dim() != 1 or len(times) < 2:
+    if z0.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"z0 must be float32 or float64, not {z0.dtype}")
+    if times.requires_grad:
+        raise ValueError("times must not require a gradient: none is computed for them")
+    if times.dim() not in (1, 2, 3) or len(times) < 2:
         raise ValueError(f"times must be (time,) with two or more, not {tuple(times.shape)}")
-    steps = times.diff()
-    if not ((steps > 0).all() or (steps < 0).all()):
+    if times.shape[1:] != z0.shape[: times.dim() - 1]:
+        raise ValueError(
+            f"times must be (time,), (time, {len(z0)}) or (time, {len(z0)}, {z0.shape[1]}), "
+            f"not {tuple(times.shape)}"
+        )
+    steps = times.diff(dim=0)
+    if times.dim() == 1 and not ((steps > 0).all() or (steps < 0).all()):
         raise ValueError("times must strictly increase, or strictly decrease")
+    if times.dim() > 1 and not (steps.isfinite().all() and (steps >= 0).all()):
+        raise ValueError("times of members and rows must not decrease")
+    if times.dim() > 1 and not (times[0] == times[0].flatten()[0]).all():
+        raise ValueError("times must begin together: shift each row by its own start")
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name} accepts a number that is 0 or more, not {value}")
+    if rtol == atol == 0:
+        raise ValueError("rtol and atol must not both be 0")
+
+
+def _per_member(name, values, default, members):
+    if values is None:
+        return torch.full((members,), default)
+    if values.shape != (members,):
+        raise ValueError(f"{name} must be ({members},), one per member, not {tuple(values.shape)}")
+    return values.detach().cpu()
 
 
 def _reversed(field):

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 from tqdm import tqdm
 
-from sonode_utils.solvers.fields import StepPlan
+from sonode_utils.solvers.clocks import StepPlan
 
 
 class History(NamedTuple):
     """loss: (iteration, member), before that iteration's step, NaN once a member is out;
-    nfe: (iteration,), evaluations of the shared solve; diverged: (member,)."""
+    nfe: (iteration, member), evaluations of the field in its solve; diverged: (member,)."""
 
     loss: Tensor
     nfe: Tensor
@@ -26,12 +26,19 @@ class History(NamedTuple):
 def mse(prediction: Tensor, target: Tensor, features: Tensor | None = None) -> Tensor:
     """Mean square error of each member over all but its own axis.
 
-    (..., member, batch, d) -> (member,); features: (member,), real d of padded members.
+    prediction: (..., member, batch, d); target: the same, or 1 along an axis -> (member,);
+    features: (member,), real d of padded members.
     """
-    error = (prediction - target).square().sum(-1)
-    d = prediction.shape[-1] if features is None else features[:, None]
-    error = (error / d).mean(-1)
-    return error.reshape(-1, error.shape[-1]).mean(0)
+    shape = prediction.shape
+    if target.dim() != len(shape) or any(n not in (1, m) for n, m in zip(target.shape, shape)):
+        raise ValueError(
+            f"target must have the shape {tuple(shape)} of the prediction, or 1 along an axis, "
+            f"not {tuple(target.shape)}"
+        )
+    # Each member's own numbers in one row: their sum does not depend on the other rows.
+    error = (prediction - target).square().movedim(-3, 0).contiguous().flatten(1)
+    d = shape[-1] if features is None else features.to(error.device)
+    return error.sum(1) / (error.shape[1] // shape[-1] * d)
 
 
 def fit(
@@ -42,14 +49,18 @@ def fit(
 
     loss: model -> (member,). The sum is differentiated, and since no parameter is shared
     each member descends its own loss. A member whose loss or gradient is not finite is
-    put back to its last good weights and stays there, the others go on. The solver plans
-    its steps by those of the last iteration, whose field was nearly the same.
+    put back to its last good weights and stays there, the others go on.
     lr: a number, or one for each member, (member,).
     callback(iteration, model) is called before every iteration, the first being 0.
+
+    What `fit` asks of a model: parameters that have the member axis first. What it tells it:
+    `alive`, (member,), False for members that are out, now and in every later `fit`; and
+    `plan`, a `StepPlan` by which the solver plans its steps from those of the last iteration,
+    whose field was nearly the same. What it reads: `nfe`, evaluations of the last solve.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimiser = Adam(parameters, lr)
-    losses, evaluations, alive = [], [], torch.tensor(True)
+    optimiser, alive = Adam(parameters, lr), _alive(model, parameters)
+    losses, evaluations = [], []
     bar = tqdm(range(iterations), desc=label, unit="it", mininterval=1.0)
     with bar, planning(model):
         for count in bar:
@@ -59,21 +70,34 @@ def fit(
             for p in parameters:
                 p.grad = None
             value = loss(model)
-            alive = alive.expand_as(value)
+            if value.shape != alive.shape:
+                raise ValueError(
+                    f"loss must give ({len(alive)},), one per member, not {tuple(value.shape)}"
+                )
             torch.where(alive, value, 0).sum().backward()
             ok = alive & value.detach().isfinite() & _finite_gradients(parameters)
             if (ok != alive).any():
                 _restore(parameters, optimiser.before, ok)
                 alive = model.alive = ok
             losses.append(torch.where(alive, value.detach(), math.nan))
-            evaluations.append(model.nfe)
+            evaluations.append(torch.as_tensor(getattr(model, "nfe", 0)).expand(len(alive)))
             optimiser.step()
             _restore(parameters, optimiser.before, alive)
             if count % 10 == 0:
                 _describe(bar, losses[-1], alive)
             if not alive.any():
                 break
-    return History(torch.stack(losses), torch.tensor(evaluations), ~alive)
+    return History(torch.stack(losses), torch.stack(evaluations), ~alive)
+
+
+def _alive(model, parameters):
+    """(member,): the members that no earlier training has put out."""
+    members = {len(p) for p in parameters}
+    if len(members) != 1:
+        raise ValueError(f"parameters must have one member axis first, not lengths {members}")
+    alive, device = getattr(model, "alive", None), parameters[0].device
+    everyone = torch.ones(members.pop(), dtype=torch.bool, device=device)
+    return everyone if alive is None else everyone & alive.to(device)
 
 
 @torch.no_grad()
@@ -117,7 +141,7 @@ class Adam:
         parameters, mean, square, counts = map(list, zip(*taught))
         gradients, each = [p.grad for p in parameters], isinstance(self.lr, torch.Tensor)
         adam(
-            parameters, gradients, mean, square, [], counts, fused=True, amsgrad=False,
+            parameters, gradients, mean, square, [], counts, foreach=True, amsgrad=False,
             beta1=0.9, beta2=0.999, lr=1.0 if each else self.lr, weight_decay=0.0, eps=1e-8,
             maximize=False,
         )  # fmt: skip

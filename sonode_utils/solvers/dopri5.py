@@ -1,246 +1,376 @@
-"""Dormand and Prince's method for an ensemble: one step size, one error for each member.
+"""Dormand and Prince's method for an ensemble: every member its own clock.
 
-The method is torchdiffeq's `dopri5` to the letter: its tableau, first step, step-size
-rule and interpolant (a test holds the two together, evaluation for evaluation). Two things
-differ, and both only matter for ensembles. The error is measured member by member and
-the worst one rules, so nobody is solved less accurately than alone. And the seven
-stages of a step lie one after the other in memory, so that every combination of them,
-output times included, is one matrix product forwards and one backwards.
+The method is torchdiffeq's `dopri5`: its tableau, first step, step-size rule and interpolant
+(tests hold each member's evaluations against a solve of it alone). Each clock has its own
+time, step, error, decision to accept or reject, and plan (`clocks.py`); the loop makes as many
+passes as the busiest clock needs, and a clock that is done stands still with a step of zero.
+What a pass computes is elementwise over the clocks: no clock ever sees another.
 
-A field that knows its own derivative (`FusedMLP`) needs no graph: `Solve` goes back
-over the accepted steps with the transposed tableau, and finds the gradient that
-backpropagation through them finds.
+Every pass is written on a tape. Outputs are interpolated from it by a gather, and where the
+field knows its derivative (`fields.FusedMLP`, `fields.RowMLP`) the gradient walks it back with
+the transposed tableau: that of the steps which were taken, exactly, and without a graph. For
+any other field autograd does it (`Graph`).
 """
-
-import math
-from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torchdiffeq._impl.dopri5 import _DORMAND_PRINCE_SHAMPINE_TABLEAU as TABLEAU
-from torchdiffeq._impl.dopri5 import DPS_C_MID
-from torchdiffeq._impl.misc import _select_initial_step
 
-SMALLEST_STEP = 1e-9  # as a share of the interval: below it, a member has blown up
+from sonode_utils.solvers.clocks import ALPHA, BETA, QUARTIC, Clocks, fifth_root
+from sonode_utils.solvers.fields import FusedMLP, PlainField, RowMLP
 
-ALPHA = torch.cat([torch.zeros(1, dtype=torch.float64), TABLEAU.alpha])
-BETA = torch.zeros(7, 7, dtype=torch.float64)  # stage i is f at z + h BETA[i] @ stages
-for i, row in enumerate(TABLEAU.beta, start=1):
-    BETA[i, :i] = row
-FROM_HERE = torch.eye(8, dtype=torch.float64)[:1]
-BETA_Z = torch.nn.functional.pad(BETA, (1, 0))  # and z before the stages
-
-FIRST, LAST = torch.eye(7, dtype=torch.float64)[[0, -1]]
-END, MIDDLE = TABLEAU.c_sol, DPS_C_MID
-QUARTIC = torch.stack([
-    FIRST,
-    LAST - 4 * FIRST - 5 * END + 16 * MIDDLE,
-    5 * FIRST - 3 * LAST + 14 * END - 32 * MIDDLE,
-    2 * (LAST - FIRST) - 8 * END + 16 * MIDDLE,
-])  # fmt: skip
+CHUNK = 16  # passes that lie together in memory, for outputs to be one gather over them
 
 
-class Step(NamedTuple):
-    """An accepted step, as `Solve` goes back over it."""
+class Solver:
+    """What the two ways of stepping share: layout, error norm, first step, outputs.
 
-    h: float
-    mask: torch.Tensor | None  # as `fields.MemberField` had it
-    weights: torch.Tensor | None  # of the stages in the outputs that fell due: (time, 7)
-    kept: list  # what the field kept of the evaluations for stages 1 to 6
-
-
-def dopri5(guard, z0, times, rtol, atol, max_steps, tape=None) -> torch.Tensor:
-    """z0: (member, batch, feature); times: (time,), increasing -> (time, *z0.shape).
-
-    guard: the field, as `fields.MemberField`: it holds still the members that are out, and may
-    have a plan from solves like this one.
-    tape: a list to write the accepted steps on, where `Solve` is to go back over them.
+    field: as in `fields.py`.
     """
-    z, t = z0, float(times[0])
-    f = guard(times[0], z)
-    if tape is not None:
-        tape.append(Step(0.0, guard.mask, None, guard.field.kept[-1:]))
-    guard.drop(~(z + f).detach().isfinite().all(-1).all(-1))
-    whole = float(times[-1] - times[0])
-    lengths, taken = plan_steps(guard.plan, whole), []
-    h = lengths.pop() if lengths else _first_step(guard, times[0], z, rtol, atol, f)
-    trajectory, steps, k = [z[None]], 0, z.new_empty(8, *z.shape)
-    clock, smallest = times.tolist(), SMALLEST_STEP * whole
-    while len(clock) > 1:
-        h, steps = max(h, smallest), steps + 1
-        z_next, stages = _step(guard, t, z, f, h, k)
-        errors = _errors(guard, z, z_next, k[1:], h, rtol, atol)
-        worst = float(errors.max())
-        if worst > 1:
-            lengths = []
-            if h <= smallest or steps > max_steps:
-                guard.drop(errors == worst)
-                f, steps, worst = torch.where(guard.alive[:, None, None], f, 0), 0, 0.0
-        else:
-            due = [s for s in clock[1:] if s <= t + h]
-            weights = _interpolant([(s - t) / h for s in due], h).to(z)
-            if due:
-                trajectory.append(stage_sum(z, k[1:], weights, stages))
-                clock = clock[len(due) :]
-            if tape is not None:
-                tape.append(Step(h, guard.mask, weights, guard.field.kept[-6:]))
-                guard.field.kept.clear()
-            taken.append((h, worst))
-            t, z, f = t + h, z_next, stages[-1].clone()
-        h = lengths.pop() if lengths else h * _growth(worst)
-    if guard.plan is not None:
-        guard.plan[:] = taken
-    return torch.cat(trajectory)
+
+    def __init__(self, field, z0: Tensor):
+        self.field = field
+        extra = [1] * len(field.shape)
+        self.tableau = torch.tensor(BETA).to(z0).view(7, 7, *extra)
+        self.quartic = torch.tensor(QUARTIC).to(z0).view(4, 1, 7, 1, 1)
+
+    def solve(self, z0: Tensor, clocks: Clocks, size, begin, rtol, atol) -> Tensor:
+        """z0: (member, batch, feature) at time `begin` -> (time, clock, number)
+
+        size: (clock,), how many numbers each clock's error is a mean of.
+        """
+        self.clocks, self.size, self.begin, self.rtol = clocks, size, begin, rtol
+        self.atol = max(atol, torch.finfo(z0.dtype).tiny)
+        z, k = self.start(z0)
+        clocks.drop(self.sums(0 * (z + k).detach()) != 0)
+        z, k = self.hold(z), self.hold(k)
+        if clocks.cold.any():
+            clocks.begin(self.first_step(z.detach(), k.detach()))
+        out = self.field.by_clock(z).expand(len(clocks.times), -1, -1).clone()
+        read = 0
+        while clocks.h.any():
+            if len(clocks.tape) - read == CHUNK:
+                out, read = self.read(out, read), len(clocks.tape)
+            z, k = self.advance(z, k)
+        return self.read(out, read) if len(clocks.tape) > read else out
+
+    def hold(self, z):
+        """z, and 0 for the clocks that failed at the start."""
+        failed = self.clocks.failed
+        return torch.where(self.per_clock(failed) > 0, 0, z) if failed.any() else z
+
+    def per_clock(self, values) -> Tensor:
+        """(..., clock) -> a tensor that goes with the state."""
+        values = torch.from_numpy(np.asarray(values)).to(self.tableau.dtype)
+        return values.to(self.tableau.device).view(*values.shape[:-1], *self.field.clock)
+
+    def at(self, h) -> list:
+        """The times of a step's stages, for fields that look at the clock."""
+        if not self.field.timed:
+            return [None] * 7
+        return list(self.per_clock(self.begin + self.clocks.t + ALPHA[:, None] * h))
+
+    def sums(self, z: Tensor) -> np.ndarray:
+        """Sums over what belongs to each clock: (clock,)."""
+        z = z[self.field.real]
+        return z.sum_to_size(self.field.clock).double().flatten().cpu().numpy()
+
+    def norm(self, z: Tensor) -> np.ndarray:
+        """Root mean square over what each clock really has: (clock,), perhaps not finite."""
+        return np.sqrt(self.sums(z * z) / self.size)
+
+    @torch.no_grad()
+    def errors(self, z, end, error) -> np.ndarray:
+        """Each clock's error, as a multiple of what the tolerances allow: (clock,)."""
+        scale = torch.maximum(z.abs(), end.abs()).mul_(self.rtol).add_(self.atol)
+        return self.norm(torch.div(error, scale, out=scale))
+
+    @torch.no_grad()
+    def first_step(self, z, k) -> np.ndarray:
+        """As Hairer, Norsett and Wanner choose it (and torchdiffeq): (clock,)."""
+        scale = self.atol + self.rtol * z.abs()
+        d0, d1 = self.norm(z / scale), self.norm(k / scale)
+        small = (d0 < 1e-5) | (d1 < 1e-5)
+        h = np.where(small, 1e-6, 0.01 * d0 / np.where(small, 1, d1))
+        ahead = self.value(self.at(h)[-1], z + self.per_clock(h) * k)
+        most = np.maximum(d1, self.norm((ahead - k) / scale) / h)
+        flat = most <= 1e-15
+        other = fifth_root(np.where(flat, 1, most) / 0.01)
+        return np.minimum(100 * h, np.where(flat, np.maximum(1e-6, h * 1e-3), other))
+
+    def due(self, first: int) -> tuple:
+        """Of the outputs that fell due since pass `first`: which times, if due, rows, weights.
+
+        -> slice; (time, clock, 1); (time * 8 * clock,), into a table (pass * 8 * clock, number);
+        (time, 8, clock, 1), of z and the stages, 0 where not due.
+        """
+        some, due, which, theta, h = self.clocks.due(first)
+        dtype, n = self.tableau, which.shape[1]
+        due, theta, h = (torch.from_numpy(v).to(dtype)[:, None, :, None] for v in (due, theta, h))
+        a, b, c, d = self.quartic
+        weights = h * theta * (a + theta * (b + theta * (c + theta * d)))
+        rows = (8 * which[:, None] + np.arange(8)[:, None]) * n + np.arange(n)
+        rows = torch.from_numpy(rows.ravel()).to(dtype.device)
+        return some, due[:, 0] > 0, rows, torch.cat([due, weights], 1)
 
 
-def plan_steps(steps, whole: float) -> list[float]:
-    """The lengths of the fewest steps that should do, the last one first.
+def interpolate(table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
+    """table: (pass, 8, clock, number); rows, weights: as `Solver.due` has them -> outputs."""
+    found = table.flatten(0, 2).index_select(0, rows).view(*weights.shape[:3], -1)
+    value = found[:, 0]
+    for j in range(1, 8):
+        value = torch.addcmul(value, weights[:, j], found[:, j])
+    return value
 
-    steps: the accepted (length, error) of a solve of much the same field, or nothing. Each
-    says how long a step may be there; the new ones have equal shares of what is allowed.
+
+class Graph(Solver):
+    """Steps that autograd goes back over: for any field, any parameter, any derivative."""
+
+    def start(self, z0):
+        self.rows = []
+        return z0, self.value(self.at(0 * self.clocks.t)[0], z0)
+
+    def value(self, t, z):
+        return self.field(t, z)
+
+    def advance(self, z, k):
+        """One step of every clock: state and slope after it."""
+        h = self.clocks.h
+        end, stages, error = self.step(z, k, h)
+        errors = self.errors(z, end, error)
+        if not np.isfinite(errors).all():  # those stand still: what is infinite leaves no trace
+            errors = np.where(np.isfinite(errors), errors, np.inf)
+            end, stages, _ = self.step(z, k, np.where(np.isfinite(errors), h, 0))
+        rejected = self.clocks.advance(errors)
+        self.rows.append(torch.stack([z, *stages]))
+        if rejected is None:
+            return end, stages[-1]
+        back = self.per_clock(rejected) > 0
+        return torch.where(back, z, end), torch.where(back, k, stages[-1])
+
+    def step(self, z, k, h):
+        t, share, stages = self.at(h), self.tableau * self.per_clock(h), [k]
+        for i in range(6):
+            point = z
+            for j, stage in enumerate(stages):
+                point = torch.addcmul(point, share[i, j], stage)
+            stages.append(self.value(t[i + 1], point))
+        error = sum(share[6, j] * stage.detach() for j, stage in enumerate(stages))
+        return point, stages, error
+
+    def read(self, out, first):
+        some, due, rows, weights = self.due(first)
+        table, self.rows = self.field.by_clock(torch.stack(self.rows)), []
+        found = torch.where(due, interpolate(table, rows, weights), out[some])
+        return torch.cat([out[: some.start], found, out[some.stop :]])
+
+
+class Pass:
+    """The buffers of one pass, and the views of them that it works on, made once.
+
+    rows: (8, *shape), the state z and the stages k0 to k6; points: (7, *shape), the six points
+    at which k1 to k6 are the field's values, the last of them the end of the step, then the
+    error; share: (7, 8, *clock), what each row gives to each point: h times the tableau.
+    to_rows: (8, *shape), for the gradients with respect to the rows; room: (*shape), for that
+    with respect to a point.
     """
-    if not steps:
-        return []
-    lengths, errors = zip(*steps)
-    ends = np.cumsum([0, *lengths])
-    needed = np.cumsum([0, *(1 / _growth(error) for error in errors)])  # steps, up to there
-    total = np.interp(whole, ends, needed)
-    marks = np.interp(np.linspace(0, total, math.ceil(total) + 1), needed, ends)
-    return (np.diff(marks) * (1 + 1e-9)).tolist()[::-1]  # not short of the end by a rounding
+
+    def __init__(self, field, rows: Tensor, to_rows: Tensor, room: Tensor):
+        self.rows, self.to_rows, self.room, self.back = rows, to_rows, room, None
+        self.z, *self.k = rows.unbind(0)
+        self.points = rows.new_empty(7, *field.shape)
+        *self.at, self.error = self.points.unbind(0)
+        share = rows.new_ones(7, 8, *field.clock)
+        self.by_h = share[:, 1:]
+        self.first = self.points[:6], share[:6, 1], share[6, 1]
+        self.later = [(self.points[j:], share[j:, j + 1], self.k[j]) for j in range(1, 7)]
+        self.shares = [(to_rows[: i + 2], share[i, : i + 2]) for i in range(6)]
+        ends = zip(self.at, self.k[1:], to_rows[2:], [room] * 6)
+        self.evaluations = [field.evaluation(*bound) for bound in ends]
+
+    def run(self, t: list, h: Tensor, tableau: Tensor) -> None:
+        """One step from self.z with slope self.k[0]. h: (*clock)"""
+        torch.mul(tableau, h, out=self.by_h)
+        points, to_points, to_error = self.first
+        torch.addcmul(self.z, to_points, self.k[0], out=points)
+        torch.mul(to_error, self.k[0], out=self.error)
+        for evaluation, now, (points, share, k) in zip(self.evaluations, t[1:], self.later):
+            evaluation.value(now)
+            points.addcmul_(share, k)
+
+    def go_back(self, to_z: Tensor, to_k: Tensor) -> tuple:
+        """From the gradients with respect to state and slope after the step to those before."""
+        if self.back is not None:  # these clocks went on from where they had been
+            for gathered, grad in zip(self.to_rows, (to_z, to_k)):
+                gathered.add_(torch.where(self.back, grad, 0))
+            to_z, to_k = (torch.where(self.back, 0, grad) for grad in (to_z, to_k))
+        self.to_rows[7].add_(to_k)
+        for i in range(5, -1, -1):
+            self.evaluations[i].pull()
+            if i == 5:
+                self.room.add_(to_z)
+            to_rows, share = self.shares[i]
+            to_rows.addcmul_(share, self.room)
+        return self.to_rows[0], self.to_rows[1]
 
 
-def _first_step(guard, t, z, rtol, atol, f):
-    with torch.no_grad():
-        return float(_select_initial_step(guard, t, z, 4, rtol, atol, guard.norm, f0=f))
+class Tape(Solver):
+    """Steps written down in buffers: for values alone, or for fields that know their `pull`."""
 
+    def __init__(self, field, z0: Tensor, keep: bool = False):
+        super().__init__(field, z0)
+        self.keep, self.chunks, self.reads = keep, [], []
+        self.z0, self.k0, self.to_k0, self.room = self.tableau.new_zeros(4, *field.shape)
+        self.first = field.evaluation(self.z0, self.k0, self.to_k0, self.room)
 
-def _step(guard, t, z, f, h, k):
-    """One step of size h: its end point and seven stages; k has z and them as one tensor."""
-    stages, without_graph = [f], not torch.is_grad_enabled()
-    k[0], k[1] = z.detach(), f.detach()
-    flat, (_, _, *later) = k.flatten(1), k.unbind(0)
-    _, *rows = (FROM_HERE + h * BETA_Z).to(z).split(1)
-    _, *at = (t + h * ALPHA).to(z).unbind(0)
-    for i, (row, now, k_i) in enumerate(zip(rows, at, later), start=2):
-        if without_graph:  # z is one more row of k: no copy of it to add the product to
-            z_i = torch.mm(row[:, :i], flat[:i]).view_as(z)
-            stages.append(guard.into(k_i, now, z_i))
-        else:
-            z_i = stage_sum(z, k[1:], row[:, 1:i], stages)[0]
-            stages.append(guard(now, z_i))
-            k_i.copy_(stages[-1].detach())
-    return z_i, stages  # the last stage is evaluated at the end point
+    def start(self, z0):
+        field, self.reads = self.field, []
+        self.z0.copy_(field.lay(z0))
+        self.first.value(self.at(0 * self.clocks.t)[0])
+        return self.z0, self.k0
 
+    def value(self, t, z):
+        out = torch.zeros_like(z)
+        self.field.evaluation(z, out).value(t)
+        return out
 
-@torch.no_grad()
-def _errors(guard, z, z_next, k, h, rtol, atol):
-    """Each member's error, as a multiple of what the tolerances allow: (member,)."""
-    error = ((h * TABLEAU.c_error).to(z) @ k.flatten(1)).view_as(z)
-    return guard.per_member(error / (atol + rtol * torch.maximum(z.abs(), z_next.abs())))
+    def advance(self, z, k):
+        clocks = self.clocks
+        now = self._pass(len(clocks.tape))
+        now.z.copy_(z)
+        now.k[0].copy_(k)
+        now.run(self.at(clocks.h), self.per_clock(clocks.h), self.tableau)
+        errors = self.errors(now.z, now.at[5], now.error)
+        if not np.isfinite(errors).all():  # those stand still: what is infinite leaves no trace
+            errors = np.where(np.isfinite(errors), errors, np.inf)
+            h = np.where(np.isfinite(errors), clocks.h, 0)
+            now.run(self.at(h), self.per_clock(h), self.tableau)
+        rejected, now.back = clocks.advance(errors), None
+        if rejected is None:
+            return now.at[5], now.k[6]
+        now.back = back = self.per_clock(rejected) > 0
+        return torch.where(back, now.z, now.at[5]), torch.where(back, now.k[0], now.k[6])
 
+    def _pass(self, n):
+        index = n // CHUNK if self.keep else 0
+        if index == len(self.chunks):  # zeros take no memory until they are written to
+            rows = self.tableau.new_zeros(CHUNK, 8, *self.field.shape)
+            self.chunks.append((rows, torch.zeros_like(rows), []))
+        rows, to_rows, passes = self.chunks[index]
+        n = n % CHUNK
+        if n == len(passes):
+            passes.append(Pass(self.field, rows[n], to_rows[n], self.room))
+        return passes[n]
 
-def _growth(error, safety=0.9, most=10.0, least=0.2, order=5):
-    """The next step as a multiple of this one."""
-    if error == 0:
-        return most
-    return min(most, max(safety * error ** (-1 / order), 1.0 if error < 1 else least))
+    def read(self, out, first):
+        some, due, rows, weights = self.due(first)
+        table = self.chunks[first // CHUNK if self.keep else 0][0]
+        table = self.field.by_clock(table[: len(self.clocks.tape) - first])
+        out[some] = torch.where(due, interpolate(table, rows, weights), out[some])
+        if self.keep:
+            self.reads.append((some, rows, weights, table.shape))
+        return out
 
-
-def _interpolant(theta, h):
-    """Weights of the stages in z(t + theta h) - z(t): (time, 7).
-
-    torchdiffeq fits a quartic to both end points, both slopes and the mid point. All five
-    are linear in the stages, so the fit is a fixed 4 x 7 matrix.
-    """
-    theta = torch.tensor(theta, dtype=torch.float64)[:, None]
-    return h * (theta ** torch.arange(1, 5)) @ QUARTIC
-
-
-def stage_sum(z, k, weights, stages) -> torch.Tensor:
-    """z + weights @ stages, once for each row of weights.
-
-    z: (*shape); k: (7, *shape), filled with the stages; weights: (m, n); stages: n of
-    (*shape), the same numbers, for autograd to see -> (m, *shape)
-    """
-    if torch.is_grad_enabled():
-        return Combine.apply(z, k, weights, *stages)
-    return _combine(z, k, weights)
-
-
-def _combine(z, k, weights):
-    k = k[: weights.shape[1]].flatten(1)
-    return torch.addmm(z.reshape(1, -1), weights, k).view(-1, *z.shape)
-
-
-class Combine(torch.autograd.Function):
-    """`stage_sum`, for autograd."""
-
-    @staticmethod
-    def forward(ctx, z, k, weights, *stages):
-        ctx.weights = weights
-        return _combine(z, k, weights)
-
-    @staticmethod
-    def backward(ctx, grad):
-        to_stages = (ctx.weights.t() @ grad.flatten(1)).view(-1, *grad.shape[1:])
-        return grad.sum(0), None, None, *to_stages.unbind(0)
+    def go_back(self, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """grad: (time, clock, number), to the outputs -> to z0, to the parameters."""
+        field = self.field
+        field.begin_pull()
+        to_z, to_k = grad.new_zeros(2, *field.shape)
+        for (_, to_rows, passes), read in list(zip(self.chunks, self.reads))[::-1]:
+            some, rows, weights, shape = read
+            table, parts = grad.new_zeros(shape), weights * grad[some, None]
+            table.flatten(0, 2).index_add_(0, rows, parts.flatten(0, 2))
+            to_rows[: len(table)] = field.from_clock(table)
+            for now in reversed(passes[: len(table)]):
+                to_z, to_k = now.go_back(to_z, to_k)
+        self.to_k0.copy_(to_k)
+        self.first.pull()
+        to_z = to_z + field.from_clock(grad[0]) + self.room
+        if not self.clocks.moves.all():  # their outputs are where they began
+            stand = self.per_clock(~self.clocks.moves) > 0
+            to_z = torch.where(stand, field.from_clock(grad.sum(0)), to_z)
+        return to_z, field.finish_pull()
 
 
 class Solve(torch.autograd.Function):
-    """`dopri5` for a `FusedMLP` field, and the exact gradient of the steps it took.
+    """A solve on a tape, and the exact gradient of the steps it took.
 
-    z0: (member, batch, feature) -> (time, member, batch, feature); inside, feature first.
+    z0: (member, batch, feature) -> (time, member, batch, feature)
     parameters: those of the field, for autograd to see.
     """
 
     @staticmethod
-    def forward(ctx, guard, z0, times, rtol, atol, max_steps, *parameters):
-        ctx.field, ctx.tape = guard.field, []
-        ctx.field.kept = []
-        z0 = z0.transpose(1, 2).contiguous()
-        z = dopri5(guard, z0, times, rtol, atol, max_steps, ctx.tape)
-        return z.transpose(2, 3)
+    def forward(ctx, lease, options, z0, *parameters):
+        ctx.lease = lease
+        ctx.save_for_backward(*parameters)
+        return lease.tape.field.read(lease.tape.solve(z0, *options))
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        grad = grad.transpose(2, 3).contiguous()
-        to_z = to_f = torch.zeros_like(grad[0])
-        ctx.field.zero_grad()
-        begin, *steps = ctx.tape
-        for step in reversed(steps):
-            grad, due = grad.tensor_split([len(grad) - len(step.weights)])
-            to_z, to_f = _back(ctx.field, step, due, to_z, to_f)
-        to_z = to_z + grad[0] + _pull(ctx.field, begin, 0, to_f, torch.empty_like(to_f))
-        return None, to_z.transpose(1, 2), None, None, None, None, *ctx.field.finish()
+        ctx.saved_tensors  # raises if a parameter was changed, or the graph was freed
+        tape = ctx.lease.tape
+        field = tape.field
+        to_z, to_parameters = tape.go_back(field.by_clock(field.lay(grad)))
+        return None, None, field.read(field.by_clock(to_z[None]))[0], *to_parameters
 
 
-def _back(field, step, due, to_z, to_f):
-    """From the gradients with respect to state and slope after a step to those before it.
+class Lease:
+    """A tape while a graph needs it; then it goes back to those that are free."""
 
-    due: (time, *shape), the gradients with respect to the outputs that fell due in it.
+    def __init__(self, tape: Tape, plan):
+        self.tape, self.plan = tape, plan
+
+    def __del__(self):
+        if self.plan is not None and len(self.plan.tapes) < 2:
+            self.plan.tapes.append(self.tape)
+
+
+def _lease(network, z0, per_row, plan):
+    """A tape for this network and this layout: a free one, or a new one."""
+    key = network, z0.shape, z0.dtype, z0.device, per_row
+    for tape in plan.tapes if plan is not None else ():
+        if tape.key == key:
+            plan.tapes.remove(tape)
+            tape.field.load()
+            return Lease(tape, plan)
+    kind = RowMLP if z0.shape[1] == 1 else FusedMLP
+    tape = Tape(kind(network, z0, per_row), z0, keep=True)
+    tape.key = key
+    return Lease(tape, plan)
+
+
+def dopri5(
+    field, z0: Tensor, times: np.ndarray, *, begin: float, rtol: float, atol: float,
+    moves: np.ndarray, size: np.ndarray, network=None, plan=None, max_steps: int = 5000,
+) -> tuple[Tensor, np.ndarray, np.ndarray]:  # fmt: skip
+    """Solve z' = field(t, z) -> (time, *z0.shape); evaluations and failed: (member, clock).
+
+    z0: (member, batch, feature); times: (time, member, clock), from 0 on, in which clock is 1,
+    or batch for a clock per row; begin: the time at 0; moves: (member,), False = stand still;
+    size: (member,), how many numbers the error of each of its clocks is a mean of;
+    network: the `EnsembleMLP` that the field is made of, if it is exactly known.
     """
-    m, n = len(due), len(due) + 6
-    rows = due.new_empty(n, *to_z.shape)  # of the outputs, then of the points z_6, ..., z_1
-    rows[:m] = due
-    flat, points = rows.flatten(1), rows[m:].unbind(0)
-    weights = torch.cat([step.weights, (step.h * BETA).to(due).flip(0)]).t().contiguous()
-    first, *later = weights.split(1)  # a row for each stage, which the later points see
-    for i in range(6, 0, -1):
-        to_stage = torch.mm(later[i - 1][:, : n - i], flat[: n - i]).view_as(to_z)
-        if i == 6:  # the next step begins with this stage, and its point
-            _pull(field, step, 5, to_stage + to_f, points[0]).add_(to_z)
-        else:
-            _pull(field, step, i - 1, to_stage, points[6 - i])
-    to_f = torch.mm(first[:, :n], flat).view_as(to_z)
-    return rows.sum(0), _masked(step.mask, to_f)
+    per_row, graph = times.shape[2] > 1, torch.is_grad_enabled()
+    if network is not None:
+        lease = _lease(network, z0, per_row, plan)
+    else:
+        lease = Lease((Graph if graph else Tape)(PlainField(field, z0, per_row), z0), None)
+    solver = lease.tape
+    members = int(np.prod(solver.field.clock)) // times.shape[2]
 
+    def flat(values, fill):
+        """(..., member, clock) -> (..., all clocks), those of idle members too."""
+        idle = [(0, 0)] * (values.ndim - 2) + [(0, members - len(z0)), (0, 0)]
+        return np.pad(values, idle, constant_values=fill).reshape(*values.shape[:-2], -1)
 
-def _pull(field, step, i, grad, out):
-    """Back through evaluation i of a step, in which the members that are out stood still."""
-    return field.pull(step.kept[i], _masked(step.mask, grad), out)
-
-
-def _masked(mask, grad):
-    return grad if mask is None else torch.where(mask, grad, 0)
+    each = np.ones(times.shape[1:], int)
+    clocks = Clocks(flat(times, 0), flat(moves[:, None] & (each > 0), False), plan, max_steps)
+    options = clocks, flat(size[:, None] * each, 1), begin, rtol, atol
+    if isinstance(solver, Tape) and graph:
+        z = Solve.apply(lease, options, z0, *solver.field.parameters)
+    else:
+        z = solver.field.read(solver.solve(z0, *options))
+    back = (members, times.shape[2])
+    return z, clocks.close().reshape(back)[: len(z0)], clocks.failed.reshape(back)[: len(z0)]

@@ -1,174 +1,323 @@
-"""Fields as the solver sees them: members may stand still, gradients need no graph."""
+"""Fields as the batched `dopri5` sees them: a layout of the state, values, and derivatives.
+
+A field has a `shape` for the state, a shape `clock` in which one number per clock goes with it,
+`lay`s out (member, batch, feature), shows it clock by clock (`by_clock`: (clock, number), and
+`from_clock`), and `read`s that back. An `evaluation` of it is bound to the
+tensors that it reads and writes, so that every view of them is made once: `value` computes,
+`pull` takes a gradient back through it (only for the networks that are known).
+
+What a member computes must not depend on who stands beside it, to the last bit. Libraries
+compute thin products and the tails of vector loops in another way than the rest, so there are
+none: columns come in multiples of 64, matrices have two rows and batched products two members.
+"""
+
+import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+COLUMNS = 64  # four of the widest vectors: no tail in any loop over them
 
 
-class StepPlan(list):
-    """The steps (length, error) that `dopri5` took last, for it to plan the next ones by."""
+class PlainField:
+    """Any field(t, z), in the layout of `integrate`: values, and autograd for derivatives."""
 
-    def __deepcopy__(self, memo):
-        return None  # the copy of a model in training is a model that starts anew
+    timed, real = True, ...
 
+    def __init__(self, field, z0: Tensor, per_row: bool):
+        self.field, self.shape = field, z0.shape
+        self.clock = (*z0.shape[: 1 + per_row], *[1] * (2 - per_row))
 
-class MemberField:
-    """A field that counts its evaluations, holds still the members that are out,
-    and measures the others' errors."""
+    def lay(self, z):
+        return z.clone()
 
-    def __init__(self, field, z0, alive, features, plan=None):
-        self.field, self.nfe, self.plan = field, 0, plan
-        everyone = torch.ones(z0.shape[0], dtype=torch.bool, device=z0.device)
-        self.alive = everyone if alive is None else alive.to(z0.device, copy=True)
-        self.failed = torch.zeros_like(everyone)
-        self.mask = self._mask()
-        width = z0.shape[-1] * everyone if features is None else features.to(z0.device)
-        self.size = (z0.shape[1] * width).to(z0.dtype)
-        self.errors = self.size * 0  # of the last step tried
+    def by_clock(self, z):
+        return z.reshape(*z.shape[:-3], math.prod(self.clock), -1)
 
-    def __call__(self, t, z, perturb=None):
-        self.nfe += 1
+    def read(self, path):
+        return path.reshape(len(path), *self.shape)
+
+    def evaluation(self, *bound):
+        return PlainEvaluation(self, *bound)
+
+    def __call__(self, t, z):
         dz = self.field(t, z)
         if dz.shape != z.shape:
             raise ValueError(f"field returns {tuple(dz.shape)} where z is {tuple(z.shape)}")
-        return dz if self.mask is None else torch.where(self.mask, dz, 0)
-
-    def into(self, out, t, z):
-        """The field's value written to `out`: directly, where the field can do that."""
-        if not hasattr(self.field, "into") or self.mask is not None:
-            return out.copy_(self(t, z))
-        self.nfe += 1
-        return self.field.into(out, t, z)
-
-    def _mask(self):
-        """(member, 1, 1), True where a member may move; None if all may."""
-        return None if self.alive.all() else self.alive[:, None, None]
-
-    def per_member(self, z):
-        """Root mean square over what each member really has: (member,)."""
-        ratio = (z.square().sum((1, 2)) / self.size).sqrt()
-        return torch.where(self.alive, ratio, 0).nan_to_num(torch.inf, torch.inf)
-
-    def norm(self, z):
-        errors = self.per_member(z)
-        self.errors = errors.detach()
-        return errors.max()
-
-    def drop(self, members):
-        """Take members out (never in place: the graph remembers the old masks)."""
-        if members.any():
-            self.alive = self.alive & ~members
-            self.failed = self.failed | members
-            self.mask = self._mask()
+        return dz
 
 
-class FusedMLP:
-    """A model's field, with its derivative, for a solver that keeps no graph.
+class PlainEvaluation:
+    """out = field(t, z)."""
+
+    def __init__(self, field, z, out, grad=None, to_z=None):
+        self.field, self.z, self.out = field, z, out
+
+    def value(self, t):
+        self.out.copy_(self.field(t, self.z))
+
+
+class Network:
+    """What both layouts of a network's field share.
 
     The field is the state without its first d features, then the network's d outputs:
-    [v, f(x, v)], or f alone where d is the whole state. z and all else are feature first,
-    (member, feature, batch), which batched products of thin matrices like better.
-
-    second: (member,), where d is the whole state: True for the members whose first half
-    has the second half for its derivative, whatever the network says of it.
+    [v, f(x, v)], or f alone where d is the whole state.
     """
 
-    def __init__(self, mlp, second=None):
-        self.second = None if second is None else second.view(-1, 1, 1)
-        self.parameters = list(mlp.parameters())
+    timed = False
+
+    def __init__(self, mlp: nn.Module, z0: Tensor):
         self.linear, self.activations = list(mlp.layers[0::2]), list(mlp.layers[1::2])
-        self.weights = [layer.weight.detach() for layer in self.linear]
-        self.affine = [
-            (layer.bias.detach().transpose(1, 2), weight.transpose(1, 2).contiguous())
-            for layer, weight in zip(self.linear, self.weights)
-        ]
-        self.d = self.weights[-1].shape[-1]
-        self.scratch = {}
-        self.kept = None  # a list, to keep each evaluation's layers for `pull`
+        self.parameters = [p for layer in self.linear for p in (layer.weight, layer.bias)]
+        self.members, self.batch, self.features = z0.shape
+        self.d = self.linear[-1].bias.shape[-1]
+        self.shift = self.features - self.d
 
-    def __call__(self, t, z):
-        return self.into(None, t, z)
+    def begin_pull(self):
+        """Begin with gradients of zero."""
+        torch._foreach_zero_(self.grads)
 
-    def into(self, out, t, z):
-        """The field's value, written to `out` if there is one."""
-        layers = [z]
-        for (bias, weight), activation in zip(self.affine, self.activations):
-            h = torch.baddbmm(bias, weight, layers[-1])
-            layers.append(_activate(activation, h, self.scratch))
-        if self.kept is not None:
-            self.kept.append(layers)
-        y = layers[-1]
-        if self.second is None:
-            return torch.cat([z[:, self.d :], y], 1, out=out)
-        first, half = z[:, self.d // 2 :], y[:, : self.d // 2]
-        return torch.cat(
-            [torch.where(self.second, first, half), y[:, self.d // 2 :]], 1, out=out
+
+class FusedMLP(Network):
+    """A network's field by batched products, feature before batch: (member, feature, batch).
+
+    The last layer has rows of zeros for the features that are derivatives of others, and a
+    lone member or a lone feature has an idle one beside it.
+    """
+
+    real = ...
+
+    def __init__(self, mlp: nn.Module, z0: Tensor, per_row: bool):
+        super().__init__(mlp, z0)
+        members, width = max(2, self.members), max(2, self.features)
+        self.shape = members, width, self.batch
+        self.clock = members, 1, self.batch if per_row else 1
+        sizes = [width, *(layer.bias.shape[-1] for layer in self.linear[:-1]), width]
+        pairs = list(zip(sizes[1:], sizes))
+        self.weights = [z0.new_zeros(members, *pair) for pair in pairs]  # (member, out, in)
+        self.biases = [z0.new_zeros(members, n, 1) for n in sizes[1:]]
+        self.back = [z0.new_zeros(members, *pair[::-1]) for pair in pairs]
+        self.scratch, self.errors = (
+            [z0.new_empty(members, n, self.batch) for n in sizes[1:]] for _ in "ab"
         )
+        self.grads = [torch.empty_like(w) for w in (*self.weights, *self.biases)]
+        self.load()
 
-    def zero_grad(self):
-        """Begin anew with `grads`, which are those of mlp.parameters()."""
-        self.grads = [torch.zeros_like(p) for layer in self.linear for p in layer.parameters()]
-        self.waiting = [([], []) for _ in self.linear]
+    def load(self) -> None:
+        """Take over the network's weights as they are now."""
+        for i, layer in enumerate(self.linear):
+            weight, bias = self._own(i, self.weights[i], self.biases[i])
+            weight.copy_(layer.weight.detach().transpose(1, 2))
+            bias.copy_(layer.bias.detach().transpose(1, 2))
+            self.back[i].copy_(self.weights[i].transpose(1, 2))
 
-    def pull(self, layers, grad, out):
-        """The gradient with respect to z from that with respect to the field's value, which
-        may be overwritten."""
-        if self.second is None:
-            shifted, grad = grad.tensor_split([-self.d], 1)
+    def _own(self, i, weight, bias):
+        """What of the padded layer i is the network's own."""
+        begin = self.shift if i == len(self.linear) - 1 else 0
+        rows = slice(begin, begin + self.linear[i].bias.shape[-1])
+        columns = self.linear[i].weight.shape[1]
+        return weight[: self.members, rows, :columns], bias[: self.members, rows]
+
+    def lay(self, z):
+        state = z.new_zeros(*z.shape[:-3], *self.shape)
+        state[..., : self.members, : self.features, :] = z.transpose(-1, -2)
+        return state
+
+    def by_clock(self, z):
+        z = z.transpose(-1, -2) if self.clock[2] > 1 else z
+        return z.reshape(*z.shape[:-3], math.prod(self.clock), -1)
+
+    def from_clock(self, z):
+        if self.clock[2] > 1:
+            members, width, batch = self.shape
+            return z.view(*z.shape[:-2], members, batch, width).transpose(-1, -2)
+        return z.view(*z.shape[:-2], *self.shape)
+
+    def read(self, path):
+        members, width, batch = self.shape
+        if self.clock[2] > 1:
+            path = path.view(-1, members, batch, width)
         else:
-            first, last = grad.tensor_split(2, 1)
-            shifted = torch.where(self.second, first, 0)
-            grad = torch.cat([first - shifted, last], 1)
-        for i in reversed(range(len(self.weights))):
-            grad = _through(self.activations[i], layers[i + 1], grad)
-            self._gather(i, layers[i], grad)
-            grad = torch.bmm(self.weights[i], grad, out=None if i else out)
-        if shifted.shape[1]:
-            out[:, -shifted.shape[1] :].add_(shifted)
-        return out
+            path = path.view(-1, *self.shape).transpose(2, 3)
+        return path[:, : self.members, :, : self.features]
 
-    def _gather(self, i, below, grad, wide=64):
-        """For the parameters of layer i: wait until the product is wide enough to be fast."""
-        inputs, errors = self.waiting[i]
-        inputs.append(below)
-        errors.append(grad)
-        if len(errors) * grad.shape[2] >= wide:
-            self._add(i, *self.waiting[i])
+    def evaluation(self, *bound):
+        return FusedEvaluation(self, *bound)
 
-    def _add(self, i, inputs, errors):
-        x, error = (w[0] if len(w) == 1 else torch.cat(w, 2) for w in (inputs, errors))
-        self.grads[2 * i].baddbmm_(x, error.transpose(1, 2))
-        self.grads[2 * i + 1] += error.sum(2)[:, None]
-        self.waiting[i] = [], []
-
-    def finish(self):
-        """`grads`, with what was still waiting."""
-        for i, waiting in enumerate(self.waiting):
-            if waiting[0]:
-                self._add(i, *waiting)
-        return self.grads
+    def finish_pull(self):
+        """The gradients of the network's parameters."""
+        n, whole = len(self.linear), torch.contiguous_format
+        pairs = (self._own(i, self.grads[i], self.grads[n + i]) for i in range(n))
+        return [g.transpose(1, 2).clone(memory_format=whole) for pair in pairs for g in pair]
 
 
-def _activate(activation, h, scratch, many=16_000):
-    """activation(h), in place where most of the time goes; scratch: {shape: a tensor}."""
-    if not isinstance(activation, nn.ELU):
-        return activation(h)
-    if h.numel() < many:
-        return nn.functional.elu_(h)
-    if h.shape not in scratch:
-        scratch[h.shape] = torch.empty_like(h)
-    # e^h - 1 is never below h, and exp takes a third of the time of ELU's expm1.
-    below = torch.clamp(h, max=0, out=scratch[h.shape])
-    return torch.maximum(h, below.exp_().sub_(1), out=h)
+class FusedEvaluation:
+    """out = field(z); grad, with respect to out, is spent on to_z and the field's grads."""
+
+    def __init__(self, field, z, out, grad=None, to_z=None):
+        self.field, n = field, len(field.linear)
+        inside = [torch.empty_like(room) for room in field.scratch[:-1]]
+        plain = type(field.activations[-1]) is nn.Identity
+        last = out if plain else torch.empty_like(out)
+        self.layers = list(zip(
+            field.activations, field.biases, field.weights, [z, *inside], [*inside, last],
+            field.scratch,
+        ))  # fmt: skip
+        self.result = None if plain else (out, last)
+        self.shift = None
+        if field.shift:
+            self.shift = out[:, : field.shift], z[:, field.d : field.features]
+        if grad is None:
+            return
+        self.grad, to = grad, [to_z, *field.errors]
+        self.back = list(zip(
+            field.activations, [*inside, last], field.grads[:n], field.grads[n:],
+            [x.transpose(1, 2) for x in (z, *inside)], field.back, to, field.scratch,
+        ))[::-1]  # fmt: skip
+        if field.shift:
+            self.shifted = to_z[:, field.d : field.features], grad[:, : field.shift]
+
+    def value(self, t):
+        for activation, bias, weight, x, y, scratch in self.layers:
+            torch.baddbmm(bias, weight, x, out=y)
+            _activate(activation, y, scratch)
+        if self.result is not None:
+            self.result[0].copy_(self.result[1])
+        if self.shift is not None:
+            self.shift[0].copy_(self.shift[1])
+
+    def pull(self):
+        grad = self.grad
+        if self.shift is not None:
+            kept = self.shifted[1].clone()
+        for activation, y, weight, bias, x, back, to, scratch in self.back:
+            _through(activation, y, grad, scratch)
+            weight.baddbmm_(grad, x)
+            bias.add_(grad.sum(2, keepdim=True))
+            grad = torch.bmm(back, grad, out=to)
+        if self.shift is not None:
+            self.shifted[0].add_(kept)
 
 
-def _through(activation, y, grad):
+class RowMLP(Network):
+    """A network's field for a batch of one, member last: (feature + 1, member).
+
+    A product is a multiplication and a sum over features: batched products of a matrix and a
+    single column cost several times more. The last row of every layer is 1, for the biases.
+    """
+
+    real = slice(0, -1)
+
+    def __init__(self, mlp: nn.Module, z0: Tensor, per_row: bool = False):
+        super().__init__(mlp, z0)
+        columns = -(-self.members // COLUMNS) * COLUMNS
+        self.shape, self.clock = (self.features + 1, columns), (1, columns)
+        sizes = [(b.shape[-1], w.shape[1] + 1) for w, b in map(_pair, self.linear)]
+        self.weights = [z0.new_zeros(*size, columns) for size in sizes]  # (out, in + 1, member)
+        self.products, self.grads = ([torch.empty_like(w) for w in self.weights] for _ in "ab")
+        self.scratch = [z0.new_empty(len(w), columns) for w in self.weights]
+        self.load()
+
+    def load(self) -> None:
+        """Take over the network's weights as they are now."""
+        for mine, layer in zip(self.weights, self.linear):
+            mine[..., : self.members] = torch.cat(_pair(layer), 1).detach().permute(2, 1, 0)
+
+    def lay(self, z):
+        state = z.new_zeros(*z.shape[:-3], *self.shape)
+        state[..., : self.features, : self.members] = z[..., 0, :].transpose(-1, -2)
+        state[..., -1, :] = 1
+        return state
+
+    def by_clock(self, z):
+        return z[..., :-1, :].transpose(-1, -2).contiguous()
+
+    def from_clock(self, z):
+        return nn.functional.pad(z.transpose(-1, -2), (0, 0, 0, 1))
+
+    def read(self, path):
+        return path[:, : self.members, None]
+
+    def evaluation(self, *bound):
+        return RowEvaluation(self, *bound)
+
+    def finish_pull(self):
+        """The gradients of the network's parameters."""
+        both = [grad[..., : self.members].permute(2, 1, 0) for grad in self.grads]
+        parts = (part for grad in both for part in (grad[:, :-1], grad[:, -1:]))
+        return [part.clone(memory_format=torch.contiguous_format) for part in parts]
+
+
+class RowEvaluation:
+    """out = field(z); grad, with respect to out, is spent on to_z and the field's grads."""
+
+    def __init__(self, field, z, out, grad=None, to_z=None):
+        inside = [z.new_ones(len(w) + 1, z.shape[1]) for w in field.weights[:-1]]
+        plain = type(field.activations[-1]) is nn.Identity
+        end = out[field.shift : -1]
+        last = end if plain else torch.empty_like(end)
+        results = [*(y[:-1] for y in inside), last]
+        self.layers = list(zip(
+            field.activations, field.weights, field.products, [z, *inside], results
+        ))  # fmt: skip
+        self.result = None if plain else (end, last)
+        self.shift = (out[: field.shift], z[field.d : -1]) if field.shift else None
+        if grad is None:
+            return
+        to = [to_z, *(torch.empty_like(y) for y in inside)]
+        errors = [*(y[:-1] for y in to[1:]), grad[field.shift : -1]]
+        self.back = list(zip(
+            field.activations, results, errors, [e[:, None] for e in errors], field.grads,
+            [z, *inside], field.weights, field.products, to, field.scratch,
+        ))[::-1]  # fmt: skip
+        if field.shift:
+            self.shifted = to_z[field.d : -1], grad[: field.shift]
+
+    def value(self, t):
+        for activation, weight, product, x, y in self.layers:
+            torch.mul(weight, x, out=product)
+            torch.sum(product, 1, out=y)
+            if type(activation) is nn.ELU:
+                nn.functional.elu_(y)
+            else:
+                _activate(activation, y, None)
+        if self.result is not None:
+            self.result[0].copy_(self.result[1])
+        if self.shift is not None:
+            self.shift[0].copy_(self.shift[1])
+
+    def pull(self):
+        for activation, y, error, column, grads, x, weight, product, to, scratch in self.back:
+            _through(activation, y, error, scratch)
+            grads.addcmul_(column, x)
+            torch.mul(weight, column, out=product)
+            torch.sum(product, 0, out=to)
+        if self.shift is not None:
+            self.shifted[0].add_(self.shifted[1])
+
+
+def _pair(layer):
+    return layer.weight, layer.bias
+
+
+def _activate(activation, h, scratch):
+    """activation(h) in place, each number the same wherever it stands."""
+    kind = type(activation)
+    if kind is nn.ELU:  # e^h - 1 is never below h, and exp takes a third of the time of expm1
+        below = torch.clamp(h, max=0, out=scratch)
+        torch.maximum(h, below.exp_().sub_(1), out=h)
+    elif kind is nn.Tanh:
+        h.tanh_()
+    elif kind is nn.Hardtanh:
+        h.clamp_(activation.min_val, activation.max_val)
+
+
+def _through(activation, y, grad, scratch):
     """grad times the activation's slope, which its result y tells, in place."""
-    aten = torch.ops.aten
-    if isinstance(activation, nn.ELU):
-        return aten.elu_backward.grad_input(grad, 1, 1, 1, True, y, grad_input=grad)
-    if isinstance(activation, nn.Tanh):
-        return aten.tanh_backward.grad_input(grad, y, grad_input=grad)
-    if isinstance(activation, nn.Hardtanh):
-        low, high = activation.min_val, activation.max_val
-        return aten.hardtanh_backward.grad_input(grad, y, low, high, grad_input=grad)
-    return grad
+    kind = type(activation)
+    if kind is nn.ELU:  # y + 1 below 0
+        torch.ops.aten.elu_backward.grad_input(grad, 1, 1, 1, True, y, grad_input=grad)
+    elif kind is nn.Tanh:
+        grad.addcmul_(grad, torch.mul(y, y, out=scratch), value=-1)
+    elif kind is nn.Hardtanh:
+        grad.mul_((y > activation.min_val) & (y < activation.max_val))
