@@ -176,7 +176,7 @@ ON_PURPOSE = {
     "real systems, weights", "third order, weights", "van der Pol, weights",
     # The same trials, test data or resampling for all that are compared.
     "bootstrap of a Lyapunov exponent", "bootstrap of a learnt coefficient",
-    "starts of planar orbits",
+    "starts of planar orbits", "third order, trial poles",
     # Never used.
     "real systems, numbers to be replaced",
 }  # fmt: skip
