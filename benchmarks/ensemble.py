@@ -2,7 +2,7 @@
 
 The reference loop trains one model at a time the way the authors' code does: torch's own
 layers, torchdiffeq's dopri5 at 1e-3, plain backpropagation through it, Adam. Ours trains all
-members in one solve. Both start from the same kind of draw.
+members in one solve. It starts from the draw of our first member.
 """
 
 import torch
@@ -11,7 +11,7 @@ from torch import nn
 from torchdiffeq import odeint
 
 from sonode_utils.data import systems
-from sonode_utils.ensemble import EnsembleMLP, generators
+from sonode_utils.ensemble import EnsembleMLP, stream, streams
 from sonode_utils.models import SONODE
 from sonode_utils.train import mse
 
@@ -40,23 +40,28 @@ class ReferenceSONODE(nn.Module):
         return z[..., : x0.shape[-1]]
 
 
-def reference(x0, times, target):
+@torch.no_grad()
+def reference(x0, times, target, ours):
     model = ReferenceSONODE(x0.shape[-1])
+    for net, its in ((ours.f, model.f), (ours.g, model.g)):
+        for layer, linear in zip(net.layers[0::2], its[0::2]):
+            linear.weight.copy_(layer.weight[0].T)
+            linear.bias.copy_(layer.bias[0, 0])
     return model, lambda: (model(x0[0], times)[-len(target) :] - target[:, 0]).square().mean()
 
 
 def ensemble(x0, times, target):
-    d, rng = x0.shape[-1], generators(range(len(x0)))
+    d, rng = x0.shape[-1], streams("bench, weights", range(len(x0)))
     model = SONODE(EnsembleMLP(2 * d, d, rng), EnsembleMLP(d, d, rng, activation="tanh"))
     return model, lambda: mse(model(x0, times).x[-len(target) :], target).sum()
 
 
 def contest(name, x0, times, target, iterations, third=None):
     """One row of the table. x0: (member, batch, d); target: (time, member, batch, d)."""
-    torch.manual_seed(0)
+    model, loss = ensemble(x0, times, target)
     steps = {
-        "reference": iterate(*reference(x0, times, target)),
-        "ours": iterate(*ensemble(x0, times, target)),
+        "reference": iterate(*reference(x0, times, target, model)),
+        "ours": iterate(model, loss),
     }
     if third:
         steps["diffrax"] = third.network(x0, times, target)
@@ -66,7 +71,8 @@ def contest(name, x0, times, target, iterations, third=None):
 
 def parity_task(members, d):
     """What `contest` asks for: x0, times, target."""
-    x0 = systems.parity([d] * members, range(members), points=50)
+    rng = streams("bench, parity points", range(members), d)
+    x0 = systems.parity([d] * members, rng, points=50)
     return x0, torch.tensor([0.0, 1.0]), -x0[None]
 
 
@@ -88,6 +94,7 @@ def noise(third=None, levels=8, seeds=20):
     """SONODE's half of chapter 7's noise experiment, all levels and seeds."""
     members, times = levels * seeds, torch.linspace(0, 10, 50)
     sigmas = [j / 10 for j in range(levels) for _ in range(seeds)]
-    target = systems.noisy_sine(sigmas, range(members), times)
+    rng = [stream("bench, noise", seed, j) for j in range(levels) for seed in range(seeds)]
+    target = systems.noisy_sine(sigmas, rng, times)
     x0 = torch.zeros(members, 1, 1)
     return contest("noise, 8 levels x 20 seeds", x0, times, target, 500, third)

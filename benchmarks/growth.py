@@ -5,7 +5,7 @@ import torch
 from clock import iterate, race
 from tqdm import tqdm
 
-from sonode_utils.ensemble import EnsembleMLP, generators
+from sonode_utils.ensemble import EnsembleMLP, normal, stream, streams
 from sonode_utils.solvers.parallel import by_member, input_at_stages, solve_parallel
 
 MEMBERS = (1, 2, 5, 10, 20, 50, 100, 200)
@@ -42,9 +42,9 @@ def parity(d, members=10):
 
 def driven(samples, d, members=20):
     """A network of d rows of state and a random input, solved over all samples at once."""
-    net = EnsembleMLP(d + 1, d, generators(range(members)))
+    net = EnsembleMLP(d + 1, d, streams("bench, driven network", range(members), d))
     field, last = by_member(net), None
-    u = input_at_stages(torch.randn(1, samples, generator=torch.Generator().manual_seed(0)))
+    u = input_at_stages(normal((1, samples), stream("bench, input", 0)))
     z0 = torch.zeros(d, members)
 
     def loss():

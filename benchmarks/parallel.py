@@ -13,6 +13,7 @@ from torchdiffeq import odeint
 
 from sonode_utils.chapters.driven import CUBE, DrivenModel, stable_start
 from sonode_utils.data import measured
+from sonode_utils.ensemble import streams
 from sonode_utils.solvers.parallel import input_at_stages
 
 SAMPLES = 1000
@@ -69,7 +70,9 @@ def silverbox(members, third=None):
     """One row of the table."""
     (u, x), data = signals()
     stage = input_at_stages(u[None])
-    ensemble = DrivenModel("SONODE", range(members), cubic=True)
+    ensemble = DrivenModel(
+        "SONODE", streams("bench, driven weights", range(members)), cubic=True
+    )
     stable_start(ensemble, x[0], stage)
     steps = {"reference": iterate(*reference(u, x, ensemble, 0))}
     if third:

@@ -24,7 +24,7 @@ import os
 
 import torch
 
-from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, generators, pad_mask, pick
+from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, pad_mask, pick, stream, streams
 from sonode_utils.models import (
     ANODE,
     NODE,
@@ -39,8 +39,8 @@ from sonode_utils.train import History, fit, iterations_to, mse, score
 __version__ = "0.2.0"
 __all__ = [
     "ANODE", "NODE", "SONODE", "TIGHT", "EnsembleLinear", "EnsembleMLP", "HigherOrderNODE",
-    "History", "Solution", "Trajectory", "fit", "generators", "integrate", "iterations_to",
-    "mse", "pad_mask", "paper_model", "pick", "reversal_error", "score",
+    "History", "Solution", "Trajectory", "fit", "integrate", "iterations_to", "mse",
+    "pad_mask", "paper_model", "pick", "reversal_error", "score", "stream", "streams",
 ]  # fmt: skip
 
 torch.set_num_threads(int(os.environ.get("SONODE_THREADS", "1")))

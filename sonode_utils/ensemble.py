@@ -5,15 +5,19 @@ and no gradient ever crosses from one member to another.
 """
 
 import copy
+import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from hashlib import sha256
+from numbers import Integral
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.utils import parametrize
 
-Streams = Sequence[torch.Generator]
+Streams = Sequence[np.random.Generator]
 
 ACTIVATIONS: dict[str | None, Callable[[], nn.Module]] = {
     "elu": nn.ELU,
@@ -24,23 +28,40 @@ ACTIVATIONS: dict[str | None, Callable[[], nn.Module]] = {
 }
 
 
-def generators(seeds: Iterable[int]) -> list[torch.Generator]:
-    """One random stream per member: a member draws the same whatever stands beside it."""
-    return [torch.Generator().manual_seed(int(seed)) for seed in seeds]
+def stream(purpose: str, seed: int, *indices: int | str) -> np.random.Generator:
+    """The random stream of this name: its state is a hash of purpose, seed and indices.
+
+    It is numpy's: torch keeps 32 bits of a seed, so that hashes would collide, and draws normal
+    numbers by other formulas on other processors.
+    """
+    if not isinstance(purpose, str):
+        raise TypeError(f"purpose accepts a string, not {purpose!r}")
+    if not isinstance(seed, Integral):
+        raise TypeError(f"seed accepts a whole number, not {seed!r}")
+    if not all(isinstance(index, str | Integral) for index in indices):
+        raise TypeError(f"indices accepts whole numbers and strings, not {indices}")
+    name = json.dumps([purpose, seed, *indices], default=int)
+    state = int.from_bytes(sha256(name.encode()).digest(), "big")
+    return np.random.Generator(np.random.PCG64(state))
 
 
-def uniform(shape, stream: torch.Generator) -> Tensor:
+def streams(purpose: str, seeds: Iterable[int], *indices: int | str) -> Streams:
+    """One stream per member: a member draws the same whatever stands beside it."""
+    return [stream(purpose, seed, *indices) for seed in seeds]
+
+
+def uniform(shape, stream: np.random.Generator) -> Tensor:
     """Numbers in [0, 1): the same ones in single precision and in double."""
-    return _as_default(torch.rand(shape, generator=stream, dtype=torch.float32))
+    return _as_default(stream.random(shape, np.float32))
 
 
-def normal(shape, stream: torch.Generator) -> Tensor:
-    """Normal numbers: the same ones in single precision and in double."""
-    return _as_default(torch.randn(shape, generator=stream, dtype=torch.float32))
+def normal(shape, stream: np.random.Generator) -> Tensor:
+    """Normal numbers, rounded to single: the same ones in single precision and in double."""
+    return _as_default(stream.standard_normal(shape))
 
 
 def _as_default(numbers):
-    return numbers.to(torch.get_default_dtype())
+    return torch.as_tensor(np.float32(numbers)).to(torch.get_default_dtype())
 
 
 class EnsembleLinear(nn.Module):
@@ -101,7 +122,7 @@ def check_input(x: Tensor, weight: Tensor) -> None:
         )
 
 
-def symmetric_uniform(shape, bound: float, stream: torch.Generator) -> Tensor:
+def symmetric_uniform(shape, bound: float, stream: np.random.Generator) -> Tensor:
     """Numbers in [-bound, bound)."""
     return (2 * uniform(shape, stream) - 1) * bound
 

@@ -6,13 +6,13 @@ the x read out of it. f (and g) are ensembles of networks, or any callable on
 """
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from sonode_utils.ensemble import EnsembleMLP, generators, pad_mask
+from sonode_utils.ensemble import EnsembleMLP, Streams, pad_mask
 from sonode_utils.solve import TIGHT, integrate
 
 
@@ -126,16 +126,16 @@ class SONODE(HigherOrderNODE):
 
 
 def paper_model(
-    name: str, d: int, seeds: Iterable[int], *, augment: int | None = None,
+    name: str, d: int, rng: Streams, *, augment: int | None = None,
     hidden: Sequence[int] = (20, 20), dims: Tensor | None = None,
 ) -> NODE:  # fmt: skip
-    """The paper's NODE, ANODE or SONODE on x of d features, one member per seed.
+    """The paper's NODE, ANODE or SONODE on x of d features, one member per stream.
 
     f has two hidden layers of 20 and ELU, SONODE's g the same with tanh, and no layer stands
     before or after the flow. augment: ANODE's extra dimensions (d unless given).
     dims: (member,), the features that each member really has where members are padded to d.
     """
-    rng, x = generators(seeds), None if dims is None else pad_mask(dims, d)
+    x = None if dims is None else pad_mask(dims, d)
     if name == "NODE":
         return NODE(EnsembleMLP(d, d, rng, hidden, in_mask=x, out_mask=x))
     extra = d if augment is None else augment

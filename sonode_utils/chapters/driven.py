@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sonode_utils.ensemble import generators, symmetric_uniform
+from sonode_utils.ensemble import Streams, symmetric_uniform
 from sonode_utils.solvers.parallel import SampledSolution, affine, solve_parallel
 from sonode_utils.train import History, fit
 
@@ -53,7 +53,7 @@ class DrivenField:
 
 
 class DrivenModel(nn.Module):
-    """`kind` of SHAPES for every seed. All learnt numbers are drawn as torch.nn.Linear draws.
+    """`kind` of SHAPES for every stream. All learnt numbers are drawn as torch.nn.Linear draws.
 
     weight: (member, learnt, feature), bias: (member, learnt), start: (member, d - 1, 2), the
     slope and offset of the initial state's other rows in x(0).
@@ -61,15 +61,14 @@ class DrivenModel(nn.Module):
     """
 
     def __init__(
-        self, kind: str, seeds: Iterable[int], *, inputs: int = 1, cubic: bool = False,
+        self, kind: str, rng: Streams, *, inputs: int = 1, cubic: bool = False,
         dt: float = 1.0,
     ):  # fmt: skip
         super().__init__()
         self.d, self.learnt = SHAPES[kind]
         self.kind, self.cubic, self.dt = kind, cubic, dt
         self.features = self.d + int(cubic) + inputs
-        self.streams = generators(seeds)
-        size = len(self.streams)
+        self.rng, size = rng, len(rng)
         self.weight = nn.Parameter(torch.zeros(size, self.learnt, self.features))
         self.bias = nn.Parameter(torch.zeros(size, self.learnt))
         self.start = nn.Parameter(torch.zeros(size, self.d - 1, 2))
@@ -82,7 +81,7 @@ class DrivenModel(nn.Module):
         for k in members:
             for p in (self.weight, self.bias, self.start):
                 fan_in = 1 if p is self.start else self.features
-                p[k] = symmetric_uniform(p.shape[1:], fan_in**-0.5, self.streams[k])
+                p[k] = symmetric_uniform(p.shape[1:], fan_in**-0.5, self.rng[k])
 
     def initial_state(self, x0) -> Tensor:
         """x0: a number -> (d, member)."""
@@ -165,7 +164,7 @@ def stable_start(model: DrivenModel, x0, u: Tensor, rule: str | Sequence = "reje
     eigenvalues instead. Either way a member whose first free run over u blows up is drawn
     again. rule: one for all, or one for each member.
     """
-    rules = [rule] * len(model.streams) if isinstance(rule, str) else rule
+    rules = [rule] * len(model.rng) if isinstance(rule, str) else rule
     mirror = torch.tensor([{"reject": False, "reflect": True}[name] for name in rules])
     unstable, blown = (torch.zeros(len(mirror), dtype=torch.long) for _ in range(2))
     while True:

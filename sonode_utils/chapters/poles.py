@@ -71,8 +71,8 @@ def fit_given_poles(poles: Array, u: Array, x: Array, samples: int, derivatives=
 
 
 def best_equation(
-    order: int, u: Array, x: Array, samples: int, derivatives: int = 0,
-    near: Array | None = None, starts: int = 12, seed: int = 0,
+    order: int, u: Array, x: Array, samples: int, rng: np.random.Generator,
+    derivatives: int = 0, near: Array | None = None, starts: int = 12,
 ) -> PoleFit:  # fmt: skip
     """The best equation of order 2 or 3: descents over the poles from random ones.
 
@@ -80,7 +80,6 @@ def best_equation(
     poles from which one more descent starts, with no such limit. No pole is faster than 20
     per sample: there its motion is over at once.
     """
-    rng = np.random.default_rng(seed)
     low, high = (np.log(1e-6), np.log(20)) if near is None else (-0.1, 20)
 
     def poles(theta):

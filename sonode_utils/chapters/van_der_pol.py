@@ -9,7 +9,7 @@ import torch
 from scipy.integrate import solve_ivp
 from torch import Tensor, nn
 
-from sonode_utils.ensemble import EnsembleLinear, Streams
+from sonode_utils.ensemble import EnsembleLinear, Streams, stream
 from sonode_utils.models import NODE
 
 Array = np.ndarray
@@ -154,7 +154,7 @@ def exponent(logs: Array, span: float, blocks: int = 12, resamples: int = 4000) 
     """
     parts = np.array_split(logs / span, min(blocks, len(logs)))
     rates = np.stack([part.mean(0) for part in parts])  # (block, start)
-    rng = np.random.default_rng(0)
+    rng = stream("bootstrap of a Lyapunov exponent", 0)
     weights = (rng.multinomial(n, np.full(n, 1 / n), resamples) / n for n in rates.shape)
     means = np.einsum("rb,bs,rs->r", next(weights), rates, next(weights), optimize=True)
     low, high = np.quantile(means, [0.025, 0.975])

@@ -9,6 +9,8 @@ from functools import cache
 import numpy as np
 from scipy.signal import cont2discrete
 
+from sonode_utils.ensemble import stream
+
 SILVERBOX_RATE, F16_RATE = 610.35, 400.0  # Hz
 SILVERBOX_ROWS, ARROW_ROWS, BLOCK_ROWS, GAP = 131_072, 40_508, 8_692, 64
 FINE = 4  # input samples per row: between rows the drive is smooth, not a straight line
@@ -33,7 +35,7 @@ def silverbox_signals() -> tuple[np.ndarray, np.ndarray]:
     an arrow-head, noise below 200 Hz whose rms grows by 0.935e-3 mV per row, then ten odd
     random multisines of 22.3 mV with short pauses. The instruments' offsets are added.
     """
-    drive = _silverbox_drive(np.random.default_rng(0))
+    drive = _silverbox_drive(stream("drive of the Silverbox stand-in", 0))
     y = _duffing(drive, y0=8.6e-3)
     return _frozen(6.2e-3 + drive[::FINE]), _frozen(0.8e-3 + y[::FINE])
 
@@ -84,7 +86,7 @@ def f16_signals() -> dict[str, np.ndarray]:
     The voltage has 267 lines of equal amplitude from 2 to 15 Hz; force and accelerations
     are sums of modal accelerations and of the voltage itself, in the periodic steady state.
     """
-    phases = 2 * np.pi * np.random.default_rng(0).random(len(F16_LINES))
+    phases = 2 * np.pi * stream("phases of the F-16 stand-in", 0).random(len(F16_LINES))
     voltage = 2.166e-3 * np.exp(1j * phases)
     s = 2j * np.pi * F16_LINES[:, None] * F16_RATE / F16_PERIOD
     omega = 2 * np.pi * MODES

@@ -5,23 +5,23 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from sonode_utils.ensemble import generators, normal, symmetric_uniform, uniform
+from sonode_utils.ensemble import Streams, normal, symmetric_uniform, uniform
 
 
-def parity(dims: Sequence[int], seeds: Sequence[int], points: int) -> Tensor:
+def parity(dims: Sequence[int], rng: Streams, points: int) -> Tensor:
     """Points of the generalised parity problem x -> -x, uniform in [-1, 1]^D (Sec. 4.1).
 
-    One member for each (dimension, seed) pair given; its points depend on nothing else,
+    One member for each (dimension, stream) pair given; its points depend on nothing else,
     and beyond its dimension they are zero. -> (member, points, largest dimension)
     """
-    x = torch.zeros(len(seeds), points, max(dims))
-    for k, (d, stream) in enumerate(zip(dims, generators(seeds))):
+    x = torch.zeros(len(rng), points, max(dims))
+    for k, (d, stream) in enumerate(zip(dims, rng, strict=True)):
         x[k, :, :d] = symmetric_uniform((points, d), 1.0, stream)
     return x
 
 
 def nested_spheres(
-    dim: int, seeds: Sequence[int], points: int, inner: float = 0.5,
+    dim: int, rng: Streams, points: int, inner: float = 0.5,
     outer: tuple[float, float] = (0.85, 1.0),
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """A ball inside a shell (Sec. 4.1.1), half of the points in each, uniform by volume.
@@ -32,10 +32,9 @@ def nested_spheres(
     label = torch.arange(points) % 2
     low = torch.where(label == 1, outer[0], 0.0)[:, None] ** dim
     high = torch.where(label == 1, outer[1], inner)[:, None] ** dim
-    x = torch.empty(len(seeds), points, dim)
-    for k, stream in enumerate(generators(seeds)):
-        direction = normal((points, dim), stream)
-        share = uniform((points, 1), stream)
+    x = torch.empty(len(rng), points, dim)
+    for k, stream in enumerate(rng):
+        direction, share = normal((points, dim), stream), uniform((points, 1), stream)
         radius = (low + share * (high - low)) ** (1 / dim)
         x[k] = radius * direction / direction.norm(dim=-1, keepdim=True)
     return x, label.to(x)
@@ -55,19 +54,18 @@ def oscillators(z0: Tensor, times: Tensor, gamma: float = 0.1, omega: float = 1.
     return torch.stack([x, v], -1)
 
 
-def oscillator_starts(seeds: Sequence[int], points: int, reach: float = 2.5) -> Tensor:
+def oscillator_starts(rng: Streams, points: int, reach: float = 2.5) -> Tensor:
     """Positions and velocities uniform in [-reach, reach]: (member, points, 2)."""
-    return torch.stack([symmetric_uniform((points, 2), reach, s) for s in generators(seeds)])
+    return torch.stack([symmetric_uniform((points, 2), reach, s) for s in rng])
 
 
-def noisy_sine(sigmas: Sequence[float], seeds: Sequence[int], times: Tensor) -> Tensor:
+def noisy_sine(sigmas: Sequence[float], rng: Streams, times: Tensor) -> Tensor:
     """sin(t) measured with Gaussian noise (Sec. 6.1): (time, member, 1, 1).
 
-    One member for each (sigma, seed) pair given; its noise depends on nothing else.
+    One member for each (sigma, stream) pair given; its noise depends on nothing else.
     """
-    noise = torch.stack([normal(len(times), stream) for stream in generators(seeds)], 1)
-    x = torch.sin(times)[:, None] + torch.as_tensor(sigmas) * noise
-    return x[..., None, None]
+    noise = torch.stack([normal(len(times), stream) for stream in rng], 1)
+    return (torch.sin(times)[:, None] + torch.as_tensor(sigmas) * noise)[..., None, None]
 
 
 PLANAR_START = (1.0, -5.0, 2.9, 3.9)  # x, y and their velocities at t = 0 (Eq. 13)

@@ -93,9 +93,9 @@ import sys
 for name in {hidden}:
     sys.modules[name] = None
 import torch
-from sonode_utils import fit, mse, paper_model
+from sonode_utils import fit, mse, paper_model, streams
 from sonode_utils.evidence import order
-model, times = paper_model("SONODE", 1, range(2)), torch.linspace(0, 1, 5)
+model, times = paper_model("SONODE", 1, streams("test", range(2))), torch.linspace(0, 1, 5)
 x0, data = torch.ones(2, 1, 1), torch.cos(times).view(5, 1, 1, 1)
 print(fit(model, lambda solve: mse(solve(x0, times).x, data), iterations=2).loss.shape)
 """

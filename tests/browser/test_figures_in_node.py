@@ -10,7 +10,7 @@ import torch
 
 from sonode_utils import figures
 from sonode_utils.data.systems import oscillators
-from sonode_utils.ensemble import EnsembleMLP, generators, pad_mask
+from sonode_utils.ensemble import EnsembleMLP, pad_mask, streams
 from sonode_utils.models import paper_model
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
@@ -47,7 +47,7 @@ def test_numbers_reach_the_page_as_plain_lists_with_a_few_digits():
 
 def test_weights_come_without_their_padding():
     mask = pad_mask([1, 3], 3)
-    f = EnsembleMLP(3, 3, generators([0, 1]), in_mask=mask, out_mask=mask)
+    f = EnsembleMLP(3, 3, streams("test", [0, 1]), in_mask=mask, out_mask=mask)
     first, _, last = figures.mlp_weights(f, 0, mask[0], mask[0])
     assert len(first["w"]) == 1 and len(last["w"][0]) == len(last["b"]) == 1
 
@@ -70,7 +70,7 @@ def test_the_playground_draws_the_true_motion_of_the_oscillator(javascript):
 
 
 def test_the_page_integrates_the_network_as_torch_does(javascript):
-    model, x0 = paper_model("SONODE", 2, [7]), [0.3, -0.8]
+    model, x0 = paper_model("SONODE", 2, streams("test", [7])), [0.3, -0.8]
     f, g = (json.dumps(figures.mlp_weights(net, 0)) for net in (model.f, model.g))
     call = f"""(() => {{
         const f = mlp({f}, "elu"), g = mlp({g}, "tanh");

@@ -11,7 +11,7 @@ from torchdiffeq import odeint, odeint_adjoint
 
 from sonode_utils.chapters import adjoint
 from sonode_utils.chapters.adjoint import TERMS, coupled, first_order, second_order
-from sonode_utils.ensemble import EnsembleMLP, generators
+from sonode_utils.ensemble import EnsembleMLP, streams
 from sonode_utils.models import SONODE
 
 F64 = torch.float64
@@ -224,7 +224,7 @@ def test_single_precision_stays_single():
 
 def test_a_model_of_the_book_trains_through_either_adjoint():
     """An ensemble: (member, batch, feature) states, g learns through v0."""
-    rng = generators(range(3))
+    rng = streams("test", range(3))
     f = EnsembleMLP(4, 2, rng, activation="tanh")
     model = SONODE(f, EnsembleMLP(2, 2, rng, activation="tanh")).double()
     x0, times = torch.linspace(-1, 1, 24, dtype=F64).view(3, 4, 2), TIMES

@@ -10,6 +10,7 @@ import torch
 from sonode_utils.chapters import driven
 from sonode_utils.chapters.driven import DrivenModel, fit_driven, stable_start
 from sonode_utils.chapters.least_squares import assign, least_squares, numbers, sensitivities
+from sonode_utils.ensemble import streams
 from sonode_utils.solvers import parallel
 from sonode_utils.solvers.parallel import input_at_stages, solve_parallel
 
@@ -23,7 +24,7 @@ def excitation(samples=200):
 
 def known():
     """One oscillator, x'' = -.3 x - .1 v - .02 (.01 x^3) + .5 u, v(0) = .2 - .1 x(0)."""
-    model = DrivenModel("SONODE", [0], cubic=True).double()
+    model = DrivenModel("SONODE", streams("test", [0]), cubic=True).double()
     with torch.no_grad():
         weights = [-0.3, -0.1, -0.02, 0.5]
         model.weight[0, 0] = torch.tensor(weights, dtype=torch.float64)
@@ -41,7 +42,7 @@ def test_the_field_is_the_equation_it_says():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_its_matrix_is_the_linear_part_of_the_field(kind):
-    model = DrivenModel(kind, range(3)).double()
+    model = DrivenModel(kind, streams("test", range(3))).double()
     z = torch.randn(model.d, 5, 3, dtype=torch.float64)
     u = torch.zeros(1, 5, 1, dtype=torch.float64)
     field = model.field()
@@ -54,7 +55,7 @@ def test_its_matrix_is_the_linear_part_of_the_field(kind):
 def test_a_step_with_tangents_has_the_value_and_jacobian_of_automatic_differentiation(
     kind, cubic
 ):
-    field = DrivenModel(kind, range(3), cubic=cubic).double().field()
+    field = DrivenModel(kind, streams("test", range(3)), cubic=cubic).double().field()
     stream = torch.Generator().manual_seed(0)
     z = torch.randn(driven.SHAPES[kind][0], 9, 3, generator=stream, dtype=torch.float64)
     u = input_at_stages(torch.randn(1, 10, generator=stream, dtype=torch.float64), substeps=2)
@@ -67,7 +68,7 @@ def test_a_step_with_tangents_has_the_value_and_jacobian_of_automatic_differenti
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_reflection_leaves_stable_eigenvalues_and_mirrors_the_others(kind):
-    model = DrivenModel(kind, range(20))
+    model = DrivenModel(kind, streams("test", range(20)))
     before = torch.linalg.eigvals(model.matrix().double())
     model.reflect(torch.ones(20, dtype=torch.bool))
     after = torch.linalg.eigvals(model.matrix().double())
@@ -78,7 +79,8 @@ def test_reflection_leaves_stable_eigenvalues_and_mirrors_the_others(kind):
 
 
 def test_a_quarter_of_second_order_draws_is_stable_and_far_fewer_of_third_order():
-    share = {k: 1 - DrivenModel(k, range(2000)).unstable().double().mean() for k in KINDS}
+    models = {kind: DrivenModel(kind, streams("test", range(2000))) for kind in KINDS}
+    share = {kind: 1 - model.unstable().double().mean() for kind, model in models.items()}
     assert share["SONODE"] == pytest.approx(0.25, abs=0.03)
     assert share["ANODE"] == pytest.approx(0.25, abs=0.03)
     assert share["TONODE"] < 0.04
@@ -87,7 +89,8 @@ def test_a_quarter_of_second_order_draws_is_stable_and_far_fewer_of_third_order(
 @pytest.mark.parametrize("rule", ["reject", "reflect"])
 def test_a_start_is_stable_counted_and_the_same_whoever_stands_beside(rule):
     u = input_at_stages(excitation().float())
-    many, one = (DrivenModel("ANODE", seeds, cubic=True) for seeds in (range(6), [3]))
+    several = streams("test", range(6)), streams("test", [3])
+    many, one = (DrivenModel("ANODE", rng, cubic=True) for rng in several)
     far = 30.0  # where the cube rules, and half of its signs let x run away
     counts, alone = (stable_start(model, far, u, rule) for model in (many, one))
     assert not many.unstable().any() and not many(far, u).failed.any()
@@ -99,7 +102,7 @@ def test_a_start_is_stable_counted_and_the_same_whoever_stands_beside(rule):
 
 def test_each_member_may_have_its_own_rule():
     u = input_at_stages(excitation().float())
-    model = DrivenModel("SONODE", [5, 6, 5, 6])
+    model = DrivenModel("SONODE", streams("test", [5, 6, 5, 6]))
     counts = stable_start(model, 0.1, u, ["reject", "reject", "reflect", "reflect"])
     assert counts.unstable[:2].sum() > 0 and counts.unstable[2:].sum() == 0
     assert not model.unstable().any()
@@ -107,7 +110,7 @@ def test_each_member_may_have_its_own_rule():
 
 @pytest.mark.parametrize("cubic", [True, False])
 def test_the_exact_run_in_windows_is_the_run_in_one(cubic):
-    model = known() if cubic else DrivenModel("ANODE", [3]).double()
+    model = known() if cubic else DrivenModel("ANODE", streams("test", [3])).double()
     u, z0 = input_at_stages(excitation(130), 4), model.initial_state(0.5)
     whole = solve_parallel(model.field(), z0, u).z.detach()
     torch.testing.assert_close(model.exact(0.5, u, window=40), whole, rtol=1e-9, atol=1e-12)
@@ -121,7 +124,7 @@ def truth(model, u):
 def test_training_lowers_the_loss_and_the_checkpoint_is_one_step_past_the_lowest():
     u = input_at_stages(excitation(100))
     x = truth(known(), u)
-    model = DrivenModel("SONODE", range(3), cubic=True).double()
+    model = DrivenModel("SONODE", streams("test", range(3, 6)), cubic=True).double()
     stable_start(model, x[0], u)
     twin = copy.deepcopy(model)
     run = fit_driven(model, x, u, 30, lr=0.1)  # too fast: the loss goes up and down
@@ -138,7 +141,7 @@ def test_training_lowers_the_loss_and_the_checkpoint_is_one_step_past_the_lowest
 def test_least_squares_recovers_the_numbers_that_made_the_data():
     u = input_at_stages(3 * excitation(150))
     x = truth(known(), u)
-    model = DrivenModel("SONODE", range(3), cubic=True).double()
+    model = DrivenModel("SONODE", streams("test", range(3)), cubic=True).double()
     stable_start(model, x[0], u)
     losses = least_squares(model, x, u, 40)
     assert (losses.diff(dim=0) <= 0).all()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sonode_utils.chapters.second_order_forms import node_in_sonode, sonode_in_anode
-from sonode_utils.ensemble import EnsembleMLP, generators
+from sonode_utils.ensemble import EnsembleMLP, normal, streams
 from sonode_utils.models import ANODE, NODE, SONODE
 
 TIMES = torch.linspace(0, 4, 9, dtype=torch.float64)
@@ -20,11 +20,11 @@ def no_graph():
 
 def smooth(n_in, n_out, first_seed):
     seeds = range(first_seed, first_seed + MEMBERS)
-    return EnsembleMLP(n_in, n_out, generators(seeds), activation="tanh").double()
+    return EnsembleMLP(n_in, n_out, streams("test", seeds), activation="tanh").double()
 
 
 def starts():
-    draws = [torch.randn(5, D, generator=s) for s in generators(range(MEMBERS))]
+    draws = [normal((5, D), s) for s in streams("test", range(MEMBERS))]
     return torch.stack(draws).double()
 
 

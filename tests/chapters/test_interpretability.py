@@ -13,7 +13,7 @@ from torch.func import jacrev, jvp, vmap
 
 from sonode_utils import figures
 from sonode_utils.chapters.second_order_forms import Both
-from sonode_utils.ensemble import EnsembleMLP, generators
+from sonode_utils.ensemble import EnsembleMLP, streams
 from sonode_utils.solve import integrate
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "06_interpretability.ipynb"
@@ -36,7 +36,7 @@ def chapter():
 @pytest.fixture
 def model():
     """One ANODE(2) and one SONODE, untrained."""
-    f = EnsembleMLP(4, 4, generators([3, 4])).double().requires_grad_(False)
+    f = EnsembleMLP(4, 4, streams("test", [3, 4])).double().requires_grad_(False)
     return Both(f, torch.tensor([False, True]))
 
 
@@ -102,7 +102,7 @@ def test_monomials_are_all_products_up_to_their_degree():
 
 def test_two_fields_are_as_far_apart_as_they_differ_where_both_go(states):
     """Mean square over both paths; and each field is no distance from itself."""
-    f = EnsembleMLP(4, 4, generators([5, 6, 5, 6])).double().requires_grad_(False)
+    f = EnsembleMLP(4, 4, streams("test", [5, 6, 5, 6])).double().requires_grad_(False)
     both = Both(f, torch.tensor([False, False, True, True]))
     apart = chapter()["distances"](both, states, "ANODE")
     first, second = f(states.reshape(1, 14, 4).expand(4, -1, -1))[:2]  # on both paths
@@ -153,7 +153,7 @@ def test_every_force_that_is_minus_x_on_the_circle_gives_a_sine():
 
 
 def test_the_page_computes_the_error_of_the_force(javascript):
-    f = EnsembleMLP(4, 4, generators([6])).double()
+    f = EnsembleMLP(4, 4, streams("test", [6])).double()
     weights = figures.mlp_weights(f, 0, outputs=slice(2, 4))
     z, law, typical = [0.4, -1.2, 0.7, 2.0], [[1.01, 0.2], [1.53, 0.6]], 3.0
     call = f'forceError(mlp({json.dumps(weights)}, "elu"), {law}, {typical}, {z})'

@@ -5,7 +5,7 @@ from torch.func import jacrev, vmap
 
 from sonode_utils.chapters.second_order_forms import second_order_anode
 from sonode_utils.data import systems
-from sonode_utils.ensemble import EnsembleMLP, generators
+from sonode_utils.ensemble import EnsembleMLP, streams
 
 STIFFNESS = torch.tensor([1.0**2 + 0.1**2, 1.2**2 + 0.3**2], dtype=torch.float64)
 DAMPING = torch.tensor([2 * 0.1, 2 * 0.3], dtype=torch.float64)
@@ -63,7 +63,7 @@ def test_what_least_squares_leaves_over_is_at_right_angles_to_dF_da():
 
 
 def test_hidden_units_cut_off_at_zero_stay_off():
-    f = EnsembleMLP(3, 3, generators([0, 1]))
+    f = EnsembleMLP(3, 3, streams("test", [0, 1]))
     with torch.no_grad():
         for layer, rows, columns in ((0, 0, 10), (2, 10, 10), (4, 10, 3)):
             f.layers[layer].weight[1, rows:] = 0

@@ -12,7 +12,6 @@ from pathlib import Path
 import nbformat
 import papermill
 import pytest
-from nbclient import NotebookClient
 from papermill.exceptions import PapermillExecutionError
 
 from sonode_utils.evidence.parameters import LIMITS
@@ -34,22 +33,12 @@ def run(path, folder, **parameters):
 
 
 @each_notebook
-def test_all_of_it_runs_twice_in_one_kernel_and_with_other_seeds(path, tmp_path, monkeypatch):
-    monkeypatch.setenv("SONODE_PROFILE", "smoke")
-    monkeypatch.setenv("SONODE_RESULTS_DIR", str(tmp_path))
-    notebook, seeds = nbformat.read(path, as_version=4), LIMITS[path.stem]["seeds"]["smoke"]
-    where = {"metadata": {"path": str(path.parent)}}
-    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where)
-    with client.setup_kernel():
-        for change, used in (("", seeds), ("", seeds), (f"\nseeds = {seeds + 1}", seeds + 1)):
-            for k, cell in enumerate(notebook.cells):
-                if cell.cell_type == "code":
-                    if "parameters" in cell.metadata.get("tags", []):
-                        cell = nbformat.from_dict({**cell, "source": cell.source + change})
-                    client.execute_cell(cell, k)
-            record = json.loads((tmp_path / f"{path.stem}.json").read_text())
-            assert record["profile"] == "smoke" and record["claims"]
-            assert record["seeds"] == used
+def test_all_of_it_runs_twice_in_one_kernel_and_with_other_seeds(path, smoke_runs):
+    runs = smoke_runs(path)
+    assert len(runs) == 3
+    for run in runs:
+        assert run["record"]["profile"] == "smoke" and run["record"]["claims"]
+        assert run["record"]["seeds"] == run["seeds"]
 
 
 @each_notebook

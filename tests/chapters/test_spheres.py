@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from sonode_utils.chapters import topology
 from sonode_utils.data import systems
+from sonode_utils.ensemble import streams
 from sonode_utils.models import NODE, SONODE
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 5])
 def test_points_lie_in_the_ball_or_in_the_shell_as_labelled(dim):
-    x, label = systems.nested_spheres(dim, [0, 1], 400)
+    x, label = systems.nested_spheres(dim, streams("test", [0, 1]), 400)
     r = x.norm(dim=-1)
     assert x.shape == (2, 400, dim)
     assert (r[:, label == 0] <= 0.5).all()
@@ -22,22 +23,22 @@ def test_points_lie_in_the_ball_or_in_the_shell_as_labelled(dim):
 
 
 def test_any_leading_even_number_of_points_is_balanced():
-    _, label = systems.nested_spheres(2, [0], 500)
+    _, label = systems.nested_spheres(2, streams("test", [0]), 500)
     assert label[:50].mean() == label.mean() == 0.5
 
 
 def test_points_are_uniform_by_volume():
     """Half of a ball of radius r lies within r 2^(-1 / dim) of its centre."""
     for dim in (1, 2, 3):
-        x, label = systems.nested_spheres(dim, [0], 20_000)
+        x, label = systems.nested_spheres(dim, streams("test", [0]), 20_000)
         inner = x[0, label == 0].norm(dim=-1)
         share = (inner < 0.5 * 0.5 ** (1 / dim)).float().mean()
         assert abs(share - 0.5) < 0.02
 
 
 def test_a_members_points_depend_on_its_seed_alone():
-    together, _ = systems.nested_spheres(2, [3, 4, 5], 60)
-    alone, _ = systems.nested_spheres(2, [4], 60)
+    together, _ = systems.nested_spheres(2, streams("test", [3, 4, 5]), 60)
+    alone, _ = systems.nested_spheres(2, streams("test", [4]), 60)
     assert torch.equal(together[1], alone[0])
     assert not torch.equal(together[0], together[1])
 
@@ -117,7 +118,7 @@ def swirl(z, t=None):
 
 
 def test_a_flow_in_the_plane_keeps_every_winding_number():
-    inner, _ = systems.nested_spheres(2, [0], 40, outer=(0.1, 0.5))
+    inner, _ = systems.nested_spheres(2, streams("test", [0]), 40, outer=(0.1, 0.5))
     ring = topology.circle(topology.even_angles(512), 0.85)
     start = torch.cat([inner[0].double(), ring])[None]
     end = NODE(swirl)(start, torch.tensor([0.0, 1.0]), rtol=1e-8, atol=1e-8).x[-1, 0]
@@ -130,7 +131,7 @@ def test_a_second_order_model_takes_the_inside_out():
         f=lambda z, t: torch.zeros_like(z[..., :2]),
         g=lambda x: torch.cat([3 * x.square().sum(-1, keepdim=True), 0 * x[..., :1]], -1),
     )
-    x, label = systems.nested_spheres(2, [0], 2000)
+    x, label = systems.nested_spheres(2, streams("test", [0]), 2000)
     end = model(x, torch.tensor([0.0, 1.0])).x[-1, 0]
     assert end[label == 0, 0].max() < end[label == 1, 0].min()
     ring = topology.circle(topology.even_angles(256), 0.85)[None].float()

@@ -8,7 +8,7 @@ import torch
 
 from sonode_utils.chapters import van_der_pol
 from sonode_utils.chapters.least_squares import levenberg_marquardt
-from sonode_utils.ensemble import EnsembleLinear, generators
+from sonode_utils.ensemble import EnsembleLinear, streams
 from sonode_utils.models import ANODE, SONODE
 
 STEP, COUNT = 1.005, 30
@@ -16,7 +16,7 @@ GRID = STEP * torch.arange(COUNT, dtype=torch.float64)
 
 
 def linear_model(name, seeds):
-    rng = generators(seeds)
+    rng = streams("test", seeds)
     f, g = van_der_pol.ForcedLinear(2 if name == "ANODE" else 1, rng), EnsembleLinear(1, 1, rng)
     return (ANODE(f, 1, g) if name == "ANODE" else SONODE(f, g)).double()
 

@@ -10,7 +10,7 @@ from sonode_utils.chapters import topology
 from sonode_utils.chapters.driven import DrivenModel
 from sonode_utils.chapters.second_order_forms import Both
 from sonode_utils.data import systems
-from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, generators, pad_mask
+from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, pad_mask, streams
 from sonode_utils.models import ANODE, NODE, SONODE, HigherOrderNODE, paper_model
 from sonode_utils.solve import integrate
 from sonode_utils.solvers import fields
@@ -19,18 +19,18 @@ ENDS = torch.tensor([0.0, 1.0])
 
 
 def test_member_k_starts_alike_in_any_company():
-    ten, three = (EnsembleMLP(3, 2, generators(range(n))) for n in (10, 3))
+    ten, three = (EnsembleMLP(3, 2, streams("test", range(n))) for n in (10, 3))
     for a, b in zip(ten.parameters(), three.parameters()):
         assert torch.equal(a[:3], b)
 
 
 def test_members_differ_from_each_other():
-    weight = EnsembleLinear(3, 2, generators(range(4))).weight
+    weight = EnsembleLinear(3, 2, streams("test", range(4))).weight
     assert len({tuple(w.flatten().tolist()) for w in weight}) == 4
 
 
 def test_weights_fill_the_bound_of_a_torch_linear_layer():
-    layer = EnsembleLinear(16, 64, generators(range(8)))
+    layer = EnsembleLinear(16, 64, streams("test", range(8)))
     for values in (layer.weight, layer.bias):
         assert values.abs().max() <= 0.25
         assert values.abs().max() > 0.24
@@ -42,10 +42,11 @@ def test_weights_fill_the_bound_of_a_torch_linear_layer():
 def test_a_padded_member_is_the_unpadded_one(d, padding, seed):
     mask = pad_mask([d], d + padding)
     padded = EnsembleMLP(
-        d + padding, d + padding, generators([seed]), in_mask=mask, out_mask=mask
+        d + padding, d + padding, streams("test", [seed]), in_mask=mask, out_mask=mask
     )
-    plain = EnsembleMLP(d, d, generators([seed]))
-    x = torch.cat([systems.parity([d], [seed], 5), torch.zeros(1, 5, padding)], -1)
+    plain = EnsembleMLP(d, d, streams("test", [seed]))
+    x = systems.parity([d], streams("test", [seed]), 5)
+    x = torch.cat([x, torch.zeros(1, 5, padding)], -1)
     ours, theirs = padded(x), plain(x[..., :d])
     assert torch.allclose(ours[..., :d], theirs, atol=1e-6)
     assert (ours[..., d:] == 0).all()
@@ -54,8 +55,8 @@ def test_a_padded_member_is_the_unpadded_one(d, padding, seed):
 def test_padding_gets_no_gradient():
     dims = torch.tensor([1, 3])
     mask = pad_mask(dims, 3)
-    model = NODE(EnsembleMLP(3, 3, generators([0, 1]), in_mask=mask, out_mask=mask))
-    x = systems.parity(dims.tolist(), [0, 1], points=5)
+    model = NODE(EnsembleMLP(3, 3, streams("test", [0, 1]), in_mask=mask, out_mask=mask))
+    x = systems.parity(dims.tolist(), streams("test", [0, 1]), points=5)
     (model(x, ENDS).x[-1] + x).square().sum().backward()
     first, last = model.f.layers[0], model.f.layers[4]
     assert (first.weight.grad[0, 1:] == 0).all()
@@ -68,7 +69,7 @@ def test_padding_gets_no_gradient():
 @given(st.integers(1, 10), st.integers(0, 1000), st.floats(0.1, 5.0))
 def test_equation_7_turns_every_point_into_its_opposite(d, seed, length):
     """f = 0 and g = -2 x0 / (tN - t0), in any dimension and over any interval."""
-    x = systems.parity([d], [seed], points=4).double()
+    x = systems.parity([d], streams("test", [seed]), points=4).double()
     times = torch.linspace(1, 1 + length, 5, dtype=torch.float64)
     model = SONODE(f=lambda z, t: torch.zeros_like(z[..., :d]), g=lambda x: -2 * x / length)
     path = model(x, times).x
@@ -124,13 +125,13 @@ def test_no_increasing_map_beats_the_monotone_floor():
 
 
 def test_parity_points_of_a_member_depend_on_its_own_seed_only():
-    both = systems.parity([2, 3], [7, 8], points=6)
-    assert torch.equal(systems.parity([3], [8], points=6)[0], both[1])
+    both = systems.parity([2, 3], streams("test", [7, 8]), points=6)
+    assert torch.equal(systems.parity([3], streams("test", [8]), points=6)[0], both[1])
     assert (both[0, :, 2:] == 0).all() and both.abs().max() <= 1
 
 
 def fusible(name, activation):
-    rng = generators(range(4))
+    rng = streams("test", range(4))
     if name == "NODE":
         return NODE(EnsembleMLP(2, 2, rng, activation=activation))
     if name == "ANODE":
@@ -217,13 +218,13 @@ def test_a_field_of_ones_own_is_not_taken_for_a_network():
         def field(self, t, z):
             return self.f(z) / 2
 
-    f, x0 = EnsembleMLP(2, 2, generators([0])), torch.ones(1, 3, 2)
+    f, x0 = EnsembleMLP(2, 2, streams("test", [0])), torch.ones(1, 3, 2)
     slow, fast = Halved(f)(x0, 2 * ENDS).x[-1], NODE(f)(x0, ENDS).x[-1]
     assert torch.allclose(slow, fast, atol=1e-3)
 
 
 def test_a_network_may_be_solved_backwards_in_time():
-    f, x0 = EnsembleMLP(2, 2, generators([0])).double(), torch.ones(1, 3, 2).double()
+    f, x0 = EnsembleMLP(2, 2, streams("test", [0])).double(), torch.ones(1, 3, 2).double()
     tight = {"rtol": 1e-9, "atol": 1e-9}
     there = NODE(f)(x0, ENDS, **tight).x[-1]
     assert torch.allclose(NODE(f)(there, ENDS.flip(0), **tight).x[-1], x0, atol=1e-7)
@@ -237,20 +238,14 @@ def double():
 
 
 DRAWN = {
-    "weights": lambda: EnsembleMLP(3, 2, generators([4])).layers[0].weight.detach(),
-    "parity": lambda: systems.parity([2], [5], points=7),
-    "spheres": lambda: systems.nested_spheres(2, [6], 8)[0],
-    "starts": lambda: systems.oscillator_starts([7], 5),
-    "noise": lambda: systems.noisy_sine([0.3], [8], torch.linspace(0, 1, 9)),
-    "forced": lambda: DrivenModel("ANODE", [9]).weight.detach(),
+    "weights": lambda: EnsembleMLP(3, 2, streams("test", [4])).layers[0].weight.detach(),
+    "parity": lambda: systems.parity([2], streams("test", [5]), points=7),
+    "spheres": lambda: systems.nested_spheres(2, streams("test", [6]), 8)[0],
+    "starts": lambda: systems.oscillator_starts(streams("test", [7]), 5),
+    "noise": lambda: systems.noisy_sine([0.3], streams("test", [8]), torch.linspace(0, 1, 9)),
+    "forced": lambda: DrivenModel("ANODE", streams("test", [9])).weight.detach(),
 }
 SINGLE = {name: draw() for name, draw in DRAWN.items()}
-
-
-def test_a_stream_gives_what_torch_gives_in_single_precision():
-    ours, theirs = generators([3, 3])
-    assert torch.equal(ensemble.uniform(5, ours), torch.rand(5, generator=theirs))
-    assert torch.equal(ensemble.normal(5, ours), torch.randn(5, generator=theirs))
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -263,25 +258,25 @@ def test_a_seed_draws_the_same_numbers_in_double_precision(name, double):
 @pytest.mark.parametrize("name", ["NODE", "ANODE", "SONODE"])
 def test_the_papers_model_of_padded_members_is_that_of_each_alone(name):
     dims, seeds = torch.tensor([1, 3]), [4, 5]
-    together = paper_model(name, 3, seeds, dims=dims)
-    x0 = systems.parity(dims.tolist(), seeds, points=4)
+    together = paper_model(name, 3, streams("test", seeds), dims=dims)
+    x0 = systems.parity(dims.tolist(), streams("test", seeds), points=4)
     with torch.no_grad():
         both = together(x0, ENDS, rtol=1e-6, atol=1e-6).x[-1]
         for k, d in enumerate(dims.tolist()):
-            alone = paper_model(name, d, seeds[k : k + 1])
+            alone = paper_model(name, d, streams("test", seeds[k : k + 1]))
             own = alone(x0[k : k + 1, :, :d], ENDS, rtol=1e-6, atol=1e-6).x[-1]
             assert torch.allclose(both[k, :, :d], own[0], atol=1e-4)
 
 
 def test_a_model_that_the_paper_does_not_have_is_refused_with_those_it_has():
     with pytest.raises(ValueError, match="name accepts 'NODE', 'ANODE' or 'SONODE'"):
-        paper_model("RNN", 1, [0])
+        paper_model("RNN", 1, streams("test", [0]))
     with pytest.raises(ValueError, match="augment accepts 3 where dims are given"):
-        paper_model("ANODE", 3, [0], augment=1, dims=torch.tensor([2]))
+        paper_model("ANODE", 3, streams("test", [0]), augment=1, dims=torch.tensor([2]))
 
 
 def test_picked_members_go_on_as_they_did_in_the_ensemble():
-    model = paper_model("SONODE", 2, range(3))
+    model = paper_model("SONODE", 2, streams("test", range(3)))
     few, x0 = ensemble.pick(model, [2, 0]), torch.rand(3, 4, 2)
     with torch.no_grad():
         everyone, some = model(x0, ENDS).x, few(x0[[2, 0]], ENDS).x
@@ -292,5 +287,6 @@ def test_picked_members_go_on_as_they_did_in_the_ensemble():
 
 def test_padded_members_can_be_picked():
     dims = torch.tensor([1, 3, 2])
-    few = ensemble.pick(paper_model("NODE", 3, range(3), dims=dims), slice(1, 3))
+    three = paper_model("NODE", 3, streams("test", range(3)), dims=dims)
+    few = ensemble.pick(three, slice(1, 3))
     assert few.f.in_features.tolist() == [3, 2]

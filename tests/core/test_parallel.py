@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchdiffeq import odeint
 
-from sonode_utils.ensemble import EnsembleMLP, generators
+from sonode_utils.ensemble import EnsembleMLP, streams
 from sonode_utils.solvers.parallel import (
     affine,
     by_member,
@@ -42,7 +42,7 @@ class Duffing:
 
 def network(d, members=2):
     """An MLP force in d rows, on d rows and one input, in double precision, decaying."""
-    mlp = EnsembleMLP(d + 1, d, generators(range(members)), hidden=(8,)).double()
+    mlp = EnsembleMLP(d + 1, d, streams("test", range(members)), hidden=(8,)).double()
     mixed = by_member(mlp)
     return lambda z, u: mixed(z, u) - 0.5 * z, mlp
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torchdiffeq import odeint
 
-from sonode_utils.ensemble import EnsembleMLP, generators
+from sonode_utils.ensemble import EnsembleMLP, streams
 from sonode_utils.solve import integrate, reversal_error
 from sonode_utils.solvers.dopri5 import plan_steps
 from sonode_utils.solvers.fields import StepPlan
@@ -44,7 +44,7 @@ def test_times_may_run_backwards():
 
 @pytest.mark.parametrize("dtype, close", [(torch.float64, 1e-13), (torch.float32, 1e-4)])
 def test_our_dopri5_is_torchdiffeqs_evaluation_for_evaluation(dtype, close):
-    f = EnsembleMLP(2, 2, generators(range(3))).to(dtype)
+    f = EnsembleMLP(2, 2, streams("test", range(3))).to(dtype)
     z0 = torch.randn(3, 5, 2, generator=torch.Generator().manual_seed(0)).to(dtype)
     calls = []
 

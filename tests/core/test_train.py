@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from sonode_utils.ensemble import EnsembleMLP, generators
+from sonode_utils.ensemble import EnsembleMLP, normal, streams
 from sonode_utils.models import NODE, SONODE
 from sonode_utils.train import fit, iterations_to, mse, score
 
@@ -14,11 +14,11 @@ FIXED = {"method": "rk4", "step_size": 0.25}
 
 
 def data(seeds):
-    return torch.cat([torch.randn(1, 6, 2, generator=g) for g in generators(seeds)])
+    return torch.cat([normal((1, 6, 2), g) for g in streams("test", seeds)])
 
 
 def train(seeds, iterations=50, **solver):
-    rng = generators(seeds)
+    rng = streams("test", seeds)
     model = SONODE(EnsembleMLP(4, 2, rng), EnsembleMLP(2, 2, rng, activation="tanh"))
     x = data(seeds)
     history = fit(model, lambda m: mse(m(x, TIMES, **solver).x[-1], -x), iterations=iterations)
@@ -44,7 +44,7 @@ def test_the_same_seeds_give_the_same_bits():
 
 def test_a_step_is_that_of_the_optimiser_of_torch():
     ours, history = train(range(3), iterations=20, **FIXED)
-    rng = generators(range(3))
+    rng = streams("test", range(3))
     theirs = SONODE(EnsembleMLP(4, 2, rng), EnsembleMLP(2, 2, rng, activation="tanh"))
     optimiser, x = torch.optim.Adam(theirs.parameters(), lr=0.01), data(range(3))
     for loss in history.loss:
@@ -58,7 +58,7 @@ def test_a_step_is_that_of_the_optimiser_of_torch():
 
 
 def test_a_parameter_that_the_loss_does_not_see_stays_as_it_is():
-    model, x = SONODE(EnsembleMLP(4, 2, generators([0]))), data([0])
+    model, x = SONODE(EnsembleMLP(4, 2, streams("test", [0]))), data([0])
     model.g = lambda x0: torch.zeros_like(x0)
     model.spare = torch.nn.Parameter(torch.ones(1, 1))
     fit(model, lambda m: mse(m(x, TIMES).x[-1], -x), iterations=3)
@@ -67,7 +67,7 @@ def test_a_parameter_that_the_loss_does_not_see_stays_as_it_is():
 
 def test_members_with_rates_of_their_own_learn_as_ensembles_of_one_rate_do():
     def learn(lr):
-        model, x = NODE(EnsembleMLP(2, 2, generators([0, 1]))), data([0, 1])
+        model, x = NODE(EnsembleMLP(2, 2, streams("test", [0, 1]))), data([0, 1])
         loss = lambda m: mse(m(x, TIMES, **FIXED).x[-1], -x)  # noqa: E731
         return fit(model, loss, iterations=30, lr=lr).loss
 
@@ -89,7 +89,7 @@ def test_training_plans_its_steps_and_so_needs_fewer_evaluations():
 
 
 def test_a_copy_made_in_training_starts_its_solves_anew():
-    model, copies = NODE(EnsembleMLP(2, 2, generators([0]))), []
+    model, copies = NODE(EnsembleMLP(2, 2, streams("test", [0]))), []
 
     def loss(model):
         copies.append(copy.deepcopy(model))
@@ -100,7 +100,7 @@ def test_a_copy_made_in_training_starts_its_solves_anew():
 
 
 def test_a_model_forgets_its_steps_when_training_is_broken_off():
-    model = NODE(EnsembleMLP(2, 2, generators([0])))
+    model = NODE(EnsembleMLP(2, 2, streams("test", [0])))
     with pytest.raises(ZeroDivisionError):
         fit(model, lambda m: 1 / 0, iterations=1)
     assert model.plan is None
@@ -119,7 +119,7 @@ class Pushed(torch.nn.Module):
 
 def exploding(seeds, bad=None, iterations=30, **solver):
     """Parity in which member `bad` is made to blow up from the tenth iteration on."""
-    f = Pushed(EnsembleMLP(2, 2, generators(seeds)), len(seeds))
+    f = Pushed(EnsembleMLP(2, 2, streams("test", seeds)), len(seeds))
     model, x, calls = NODE(f), data(seeds), []
 
     def loss(model):
@@ -176,7 +176,7 @@ def test_mse_of_padded_members_counts_real_features_only():
 
 
 def test_the_callback_sees_the_model_before_every_iteration():
-    model, x = NODE(EnsembleMLP(1, 1, generators([0]))), torch.ones(1, 1, 1)
+    model, x = NODE(EnsembleMLP(1, 1, streams("test", [0]))), torch.ones(1, 1, 1)
     seen = []
 
     def note(iteration, model):
@@ -205,7 +205,7 @@ def test_iterations_are_counted_from_one_and_one_past_the_last_if_never():
 
 def test_what_a_callback_solves_does_not_change_the_training():
     def trained(callback):
-        model, x = NODE(EnsembleMLP(1, 1, generators([0]))), torch.ones(1, 1, 1)
+        model, x = NODE(EnsembleMLP(1, 1, streams("test", [0]))), torch.ones(1, 1, 1)
         loss = lambda m: mse(m(x, TIMES).x[-1], -x)  # noqa: E731
         return fit(model, loss, iterations=5, callback=callback)
 
