@@ -16,7 +16,6 @@ from sonode_utils.ensemble import EnsembleMLP, Streams, pad_mask
 from sonode_utils.solve import TIGHT, integrate
 
 
-
 class Trajectory(NamedTuple):
     """x: (time, member, batch, d) and the full state z; nfe evaluations; failed: (member,)."""
 

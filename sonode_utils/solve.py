@@ -87,7 +87,9 @@ def _solution(z, nfe, failed):
 def _library(field, z0, times, method, rtol, atol, alive, features, options):
     """torchdiffeq's own solve, begun again without the member that broke it off."""
     if times.dim() > 1:
-        raise ValueError(f"times must be (time,) for {method}; only dopri5 has clocks of its own")
+        raise ValueError(
+            f"times must be (time,) for {method}; only dopri5 has clocks of its own"
+        )
     guard = SharedStep(field, z0, alive.to(z0.device), features)
     options, times = {"norm": guard.norm, **options}, times.to(z0)
     with warnings.catch_warnings():
@@ -160,7 +162,9 @@ def _per_member(name, values, default, members):
     if values is None:
         return torch.full((members,), default)
     if values.shape != (members,):
-        raise ValueError(f"{name} must be ({members},), one per member, not {tuple(values.shape)}")
+        raise ValueError(
+            f"{name} must be ({members},), one per member, not {tuple(values.shape)}"
+        )
     return values.detach().cpu()
 
 

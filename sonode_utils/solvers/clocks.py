@@ -11,7 +11,9 @@ SMALLEST_STEP = 1e-9  # as a share of the interval: below it, a clock has blown 
 
 # Dormand and Prince (1980), with Shampine's fourth order error and mid point.
 ALPHA = np.array([0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1])
-BETA = np.zeros((7, 7))  # of the stages: six points, of which the last is the end, and the error
+BETA = np.zeros(
+    (7, 7)
+)  # of the stages: six points, of which the last is the end, and the error
 BETA[0, :1] = 1 / 5
 BETA[1, :2] = 3 / 40, 9 / 40
 BETA[2, :3] = 44 / 45, -56 / 15, 32 / 9
@@ -71,7 +73,9 @@ def plan_steps(taken, whole: np.ndarray) -> np.ndarray:
     needed = np.where(lengths > 0, 1 / growth(errors), 0).cumsum(0)  # steps, up to there
     total = _interpolate(whole[None], ends, needed)[0]
     count = np.ceil(total)
-    share = np.minimum(np.arange(count.max() + 1)[:, None], count) * (total / np.maximum(count, 1))
+    share = np.minimum(np.arange(count.max() + 1)[:, None], count) * (
+        total / np.maximum(count, 1)
+    )
     marks = _interpolate(share, needed, ends)
     return np.diff(marks, axis=0) * (1 + 1e-9)  # not short of the end by a rounding
 

@@ -102,12 +102,14 @@ class Solver:
     def due(self, first: int) -> tuple:
         """Of the outputs that fell due since pass `first`: which times, if due, rows, weights.
 
-        -> slice; (time, clock, 1); (time * 8 * clock,), into a table (pass * 8 * clock, number);
+        -> slice; (time, clock, 1); (time * 8 * clock,), of a table (pass * 8 * clock, number);
         (time, 8, clock, 1), of z and the stages, 0 where not due.
         """
         some, due, which, theta, h = self.clocks.due(first)
         dtype, n = self.tableau, which.shape[1]
-        due, theta, h = (torch.from_numpy(v).to(dtype)[:, None, :, None] for v in (due, theta, h))
+        due, theta, h = (
+            torch.from_numpy(v).to(dtype)[:, None, :, None] for v in (due, theta, h)
+        )
         a, b, c, d = self.quartic
         weights = h * theta * (a + theta * (b + theta * (c + theta * d)))
         rows = (8 * which[:, None] + np.arange(8)[:, None]) * n + np.arange(n)
@@ -117,7 +119,7 @@ class Solver:
 
 def interpolate(table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
     """table: (pass, 8, clock, number); rows, weights: as `Solver.due` has them -> outputs."""
-    found = table.flatten(0, 2).index_select(0, rows).view(*weights.shape[:3], -1)
+    found = table.flatten(0, 2).index_select(0, rows).view(*weights.shape[:3], table.shape[-1])
     value = found[:, 0]
     for j in range(1, 8):
         value = torch.addcmul(value, weights[:, j], found[:, j])
@@ -309,7 +311,7 @@ class Solve(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        ctx.saved_tensors  # raises if a parameter was changed, or the graph was freed
+        _ = ctx.saved_tensors  # raises if a parameter was changed, or the graph was freed
         tape = ctx.lease.tape
         field = tape.field
         to_z, to_parameters = tape.go_back(field.by_clock(field.lay(grad)))

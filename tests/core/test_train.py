@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from sonode_utils.ensemble import EnsembleMLP, normal, streams
-from sonode_utils.models import NODE, SONODE
-from sonode_utils.train import fit, iterations_to, mse, score
+from sonode_utils.models import NODE, SONODE, paper_model
+from sonode_utils.train import fit, iterations_to, mse, planning, score
 
 TIMES = torch.linspace(0, 1, 3)
 FIXED = {"method": "rk4", "step_size": 0.25}
@@ -72,8 +72,8 @@ def test_members_with_rates_of_their_own_learn_as_ensembles_of_one_rate_do():
         return fit(model, loss, iterations=30, lr=lr).loss
 
     each = learn(torch.tensor([0.003, 0.03]))
-    torch.testing.assert_close(each[:, 0], learn(0.003)[:, 0], rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(each[:, 1], learn(0.03)[:, 1], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(each[:, 0], learn(0.003)[:, 0], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(each[:, 1], learn(0.03)[:, 1], rtol=1e-3, atol=1e-4)
 
 
 def test_training_lowers_every_members_loss():
@@ -85,7 +85,8 @@ def test_training_lowers_every_members_loss():
 def test_training_plans_its_steps_and_so_needs_fewer_evaluations():
     model, history = train(range(5))
     cold = model(data(range(5)), TIMES).nfe
-    assert history.nfe[-1] < cold == model(data(range(5)), TIMES).nfe
+    assert torch.equal(cold, model(data(range(5)), TIMES).nfe)
+    assert (history.nfe[-1] < cold).all() and history.nfe.shape == (50, 5)
 
 
 def test_a_copy_made_in_training_starts_its_solves_anew():
@@ -214,3 +215,93 @@ def test_what_a_callback_solves_does_not_change_the_training():
 
     with_it, without = trained(solve), trained(None)
     assert torch.equal(with_it.loss, without.loss) and torch.equal(with_it.nfe, without.nfe)
+
+
+def trained(name, seeds, iterations=100, batch=1, wild=None):
+    """What `fit` returns; `wild` is the position of a member that blows up."""
+    model = paper_model(name, 2, streams("weights", seeds, name))
+    if wild is not None:
+        with torch.no_grad():
+            for p in model.f.parameters():
+                p[wild] *= 60
+    x = torch.stack([normal((batch, 2), s) for s in streams("points", seeds)])
+    times = torch.linspace(0, 2, 5)
+    return fit(model, lambda m: mse(m(x, times).x[1:], -x[None]), iterations=iterations)
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("name", ["NODE", "ANODE", "SONODE"])
+def test_a_member_ends_with_the_same_bits_whatever_stands_beside_it(name, batch):
+    """Alone, in tens, in a hundred, in another order, beside a member that blows up."""
+    everyone = list(range(100))
+    reference = trained(name, everyone, batch=batch)
+    wild = trained(name, [*range(10), 0], batch=batch, wild=10)
+    assert wild.diverged.tolist() == [False] * 10 + [True]
+    companies = [
+        (everyone[::-1], trained(name, everyone[::-1], batch=batch)),
+        (everyone[40:50], trained(name, everyone[40:50], batch=batch)),
+        ([17], trained(name, [17], batch=batch)),
+        (everyone[:10], wild),
+    ]
+    for seeds, history in companies:
+        for i, seed in enumerate(seeds):
+            assert torch.equal(history.nfe[:, i], reference.nfe[:, seed]), (seeds[0], seed)
+            assert torch.equal(history.loss[:, i], reference.loss[:, seed]), (seeds[0], seed)
+
+
+def test_members_need_different_numbers_of_evaluations():
+    nfe = trained("ANODE", range(10), iterations=20).nfe
+    assert len({tuple(column.tolist()) for column in nfe.T}) > 1
+
+
+def test_a_member_that_is_out_stays_out_in_the_next_training_and_on_disk():
+    model, history = exploding(range(3), bad=1, **FIXED)
+    model.f.push[:] = 0
+    x = data(range(3))
+    again = fit(model, lambda m: mse(m(x, TIMES, **FIXED).x[-1], -x), iterations=5)
+    assert history.diverged.tolist() == again.diverged.tolist() == [False, True, False]
+    assert again.loss[:, 1].isnan().all() and again.loss[:, [0, 2]].isfinite().all()
+    fresh = NODE(Pushed(EnsembleMLP(2, 2, streams("other", range(3))), 3))
+    fresh.load_state_dict(model.state_dict())
+    assert fresh.alive.tolist() == [True, False, True]
+
+
+def test_a_parameter_changed_between_forward_and_backward_is_an_error():
+    model, x = NODE(EnsembleMLP(2, 2, streams("weights", [0, 1]))), data([0, 1])
+    loss = mse(model(x, TIMES).x[-1], -x).sum()
+    with torch.no_grad():
+        model.f.layers[0].weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_backward_twice_needs_retain_graph_and_then_gives_the_same_gradient():
+    model, x = NODE(EnsembleMLP(2, 2, streams("weights", [0, 1]))), data([0, 1])
+    with planning(model):
+        loss, weight = mse(model(x, TIMES).x[-1], -x).sum(), model.f.layers[0].weight
+        (first,) = torch.autograd.grad(loss, weight, retain_graph=True)
+        mse(model(2 * x, TIMES).x[-1], -x).sum().backward()  # another solve in between
+        (second,) = torch.autograd.grad(loss, weight)
+        assert torch.equal(first, second)
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+
+
+def test_a_second_derivative_of_a_solve_without_a_graph_is_refused():
+    model, x = NODE(EnsembleMLP(2, 2, streams("weights", [0, 1]))), data([0, 1])
+    loss = mse(model(x, TIMES).x[-1], -x).sum()
+    (gradient,) = torch.autograd.grad(loss, model.f.layers[0].weight, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1), (4, 2, 2), (3, 1, 5, 1)])
+def test_mse_refuses_a_target_that_would_be_spread_out_by_mistake(shape):
+    with pytest.raises(ValueError, match="target must have the shape"):
+        mse(torch.zeros(3, 4, 5, 2), torch.zeros(shape))
+
+
+def test_fit_names_a_loss_that_is_not_one_per_member():
+    model, x = NODE(EnsembleMLP(2, 2, streams("weights", [0, 1]))), data([0, 1])
+    with pytest.raises(ValueError, match=r"loss must give \(2,\)"):
+        fit(model, lambda m: mse(m(x, TIMES).x[-1], -x).sum(), iterations=1)
