@@ -87,7 +87,7 @@ class Classifier(nn.Module):
             lambda t, z: self.field(t, z.view_as(z0)).view_as(z),
             z0.flatten(1)[None], torch.tensor(times), rtol=tol, atol=tol,
         )  # fmt: skip
-        self.nfe = done.nfe
+        self.nfe = int(done.nfe)
         return done.z.view(-1, *z0.shape)
 
     def read_out(self, z: Tensor) -> Tensor:
