@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torchdiffeq import odeint
+
+from sonode_utils.solvers.scan import first_derivatives_only
 
 Tensors = Sequence[Tensor]
 
@@ -172,8 +173,8 @@ class Adjoint(torch.autograd.Function):
         return path
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, *loss_gradients: Tensor) -> tuple:
+        first_derivatives_only()
         n, equations = len(loss_gradients), ctx.equations
         times, *tensors = ctx.saved_tensors
         path, params = tensors[:n], tensors[n:]

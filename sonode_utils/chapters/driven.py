@@ -104,7 +104,7 @@ class DrivenModel(nn.Module):
             done = solve_parallel(field, z0, u, guess=guess, alive=self.alive, **options)
         else:
             done = affine(field, z0, u, dt=self.dt, alive=self.alive)
-        self.nfe = done.nfe
+        self.nfe = int(done.nfe.max())
         return done
 
     @torch.no_grad()

@@ -92,7 +92,9 @@ def test_the_network_lives_wholly_on_the_device_of_its_weights(model):
 
 
 def test_an_unknown_model_is_refused():
-    with pytest.raises(ValueError, match="model accepts node, sonode, anode, sonode-xv; not 'resnet'"):
+    with pytest.raises(
+        ValueError, match="model accepts node, sonode, anode, sonode-xv; not 'resnet'"
+    ):
         Classifier("resnet")
 
 
