@@ -20,6 +20,22 @@ SHAPES = {"ANODE": (2, 2), "SONODE": (2, 1), "TONODE": (3, 1)}  # rows of z, row
 CUBE = 0.01
 
 
+class _OverTime(torch.autograd.Function):
+    """Numbers (..., 1, member) at n times; a gradient summed by each member for itself.
+
+    Autograd's own sum over time has an order, and so last digits, that depend on how many
+    members stand side by side.
+    """
+
+    @staticmethod
+    def forward(ctx, w, n):
+        return w.expand(*w.shape[:-2], n, w.shape[-1])
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.mT.contiguous().sum(-1).unsqueeze(-2), None
+
+
 class DrivenField:
     """dz/dt of a `DrivenModel`, and its derivative; the weights are laid out once.
 
@@ -28,14 +44,16 @@ class DrivenField:
 
     def __init__(self, model):
         self.cubic, self.given = model.cubic, slice(1, model.d - model.learnt + 1)
-        self.columns = model.weight.permute(2, 1, 0)[:, :, None].contiguous().unbind(0)
-        self.bias = model.bias.t()[:, None].contiguous()
+        self.w = torch.cat([model.weight, model.bias[..., None]], -1).permute(2, 1, 0)
+        self.w, self.wide = self.w[:, :, None].contiguous(), {}
 
     def __call__(self, z, u):
-        rows = z.unbind(0)
+        key, rows = (z.shape[1], torch.is_grad_enabled()), z.unbind(0)
+        if key not in self.wide:  # once for all stages
+            self.wide[key] = _OverTime.apply(self.w, key[0]).unbind(0)
         cube = [CUBE * rows[0] * rows[0] * rows[0]] if self.cubic else []
-        learnt = self.bias
-        for column, feature in zip(self.columns, [*rows, *cube, *u]):
+        *columns, learnt = self.wide[key]
+        for column, feature in zip(columns, [*rows, *cube, *u]):
             learnt = torch.addcmul(learnt, column, feature)
         given = z[self.given]
         return torch.cat([given, learnt]) if len(given) else learnt
@@ -45,8 +63,9 @@ class DrivenField:
         """The Jacobian at z times the columns `tangents`: (d, column, time, member)."""
         rows = tangents.unbind(0)
         cube = [3 * CUBE * z[0] * z[0] * rows[0]] if self.cubic else []
-        learnt = torch.zeros_like(self.bias)[:, None]
-        for column, tangent in zip(self.columns, [*rows, *cube]):
+        *columns, bias = self.w
+        learnt = torch.zeros_like(bias)[:, None]
+        for column, tangent in zip(columns, [*rows, *cube]):
             learnt = torch.addcmul(learnt, column[:, None], tangent)
         given = tangents[self.given]
         return torch.cat([given, learnt]) if len(given) else learnt
@@ -204,7 +223,7 @@ def fit_driven(
         guess = last if before is None else 2 * last - before  # a straight line through both
         z = model(x[0], u, guess, **options).z
         before, last = last, z.detach()
-        value = (z[0] - x[:, None]).square().mean(0)
+        value = mean_square(z[0] - x[:, None])
         better = value.detach() < lowest
         better = better if model.alive is None else better & model.alive
         lowest = torch.where(better, value.detach(), lowest)
@@ -213,6 +232,11 @@ def fit_driven(
     history = fit(model, loss, iterations=iterations, lr=lr, label=label)
     _copy_members(kept, model, better)
     return Trained(history, kept)
+
+
+def mean_square(error: Tensor) -> Tensor:
+    """Over samples, with the same digits in any company: (sample, member) -> (member,)."""
+    return error.t().contiguous().square().mean(1)
 
 
 @torch.no_grad()

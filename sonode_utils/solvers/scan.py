@@ -91,7 +91,7 @@ class ConstantRecurrence(torch.autograd.Function):
         first_derivatives_only()
         A, z = ctx.saved_tensors
         r = scan_constant(A.transpose(0, 1), grad.flip(1)).flip(1)
-        to_A = (r[:, None, 1:] * z[:, :-1]).sum(2)
+        to_A = (r[:, None, 1:] * z[:, :-1]).mT.contiguous().sum(-1)  # members apart
         return to_A, r[:, 1:], r[:, 0]
 
 

@@ -9,7 +9,7 @@ import torch
 
 from sonode_utils.chapters import driven
 from sonode_utils.chapters.driven import DrivenModel, fit_driven, stable_start
-from sonode_utils.chapters.least_squares import assign, least_squares, numbers, sensitivities
+from sonode_utils.chapters.least_squares import assign, fit_optimum, numbers, sensitivities
 from sonode_utils.solvers import parallel
 from sonode_utils.solvers.parallel import input_at_stages, solve_parallel
 
@@ -140,7 +140,7 @@ def test_least_squares_recovers_the_numbers_that_made_the_data():
     x = truth(known(), u)
     model = DrivenModel("SONODE", range(3), cubic=True).double()
     stable_start(model, x[0], u)
-    losses = least_squares(model, x, u, 40)
+    losses = fit_optimum(model, x, u, 40)
     assert (losses.diff(dim=0) <= 0).all()
     assert losses[-1].min() < 1e-18
     best = model.weight[losses[-1].argmin()]
@@ -150,7 +150,52 @@ def test_least_squares_recovers_the_numbers_that_made_the_data():
 def test_least_squares_stops_when_nothing_moves():
     u, model = input_at_stages(excitation(60)), known()
     x = truth(model, u) + 0.01 * excitation(60)[0]
-    assert len(least_squares(model, x, u, 100)) < 40
+    assert len(fit_optimum(model, x, u, 100)) < 40
+
+
+def driven_by(kind, seeds, cubic, dtype):
+    """Models with stable starts, whoever stands beside them, and what they are trained on."""
+    u = input_at_stages(3 * excitation(150).to(dtype))
+    x = truth(known().to(dtype), u)
+    model = DrivenModel(kind, seeds, cubic=cubic).to(dtype)
+    stable_start(model, x[0], u)
+    return model, x, u
+
+
+GROUPS = [[7], [3, 7], list(range(10)), list(range(10, 24)), list(range(23, -1, -1))]
+
+
+@pytest.mark.parametrize("kind, cubic", [("SONODE", True), ("ANODE", False), ("TONODE", False)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_loss_and_gradient_have_the_same_bits_in_any_company(kind, cubic, dtype):
+    def trained(seeds):
+        model, x, u = driven_by(kind, seeds, cubic, dtype)
+        loss = driven.mean_square(model(x[0], u).z[0] - x[:, None])
+        loss.sum().backward()
+        return [loss.detach(), *(p.grad for p in model.parameters())]
+
+    everyone = trained(range(24))
+    for members in GROUPS:
+        for ours, theirs in zip(trained(members), everyone):
+            assert torch.equal(ours, theirs[members]), members
+
+
+@pytest.mark.parametrize("kind, cubic", [("SONODE", True), ("ANODE", False)])
+def test_an_optimum_has_the_same_bits_in_any_company(kind, cubic):
+    """Though members stop at different iterations."""
+
+    def optima(seeds):
+        model, x, u = driven_by(kind, seeds, cubic, torch.float64)
+        x = x + 0.01 * torch.sin(7 * torch.arange(len(x)))  # nobody fits this
+        losses = fit_optimum(model, x, u, 40)
+        stopped = (losses == losses[-1]).int().argmax(0)
+        return numbers(model), losses[-1], stopped
+
+    everyone = optima(range(24))
+    assert len(set(everyone[2].tolist())) > 3
+    for members in GROUPS:
+        for ours, theirs in zip(optima(members), everyone):
+            assert torch.equal(ours, theirs[members]), members
 
 
 def test_sensitivities_are_the_derivatives_of_the_solution():
