@@ -71,9 +71,9 @@ class FirstOrder:
     def backward(self, t: Tensor, y: Tensors, params: Tensors) -> Tensors:
         """The rates of y: of z, of r and of the parameters' gradient."""
         with torch.enable_grad():
-            (z,), r = _leaves(y[0]), y[1]
+            (z,) = _leaves(y[0])
             dz = self.f(t, z)
-            phi_z, *phi_theta = _gradients((r * dz).sum(), (z, *params))
+            phi_z, *phi_theta = _gradients((y[1] * dz).sum(), (z, *params))
         return dz.detach(), -phi_z, *(-g for g in phi_theta)
 
     def jump(self, t: Tensor, state: Tensors, loss_gradients: Tensors) -> Tensors:
@@ -227,8 +227,7 @@ def _check(f, state, times, params):
 def _check_field(f, inputs, params):
     """One call of f: it must depend on something, and learn nothing behind our back."""
     rate, shape = f(*inputs), tuple(inputs[-1].shape)
-    if not isinstance(rate, Tensor) or rate.shape != shape:
-        got = tuple(rate.shape) if isinstance(rate, Tensor) else type(rate).__name__
+    if (got := getattr(rate, "shape", type(rate).__name__)) != shape:
         raise ValueError(f"f must return a tensor {shape}; f returns {got}")
     if torch.is_grad_enabled() and not rate.requires_grad:
         raise ValueError("f depends on nothing: neither t, nor the state, nor params")

@@ -6,9 +6,9 @@ the cube only where asked for; the other rows of the initial state are affine in
 """
 
 import copy
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -21,10 +21,9 @@ CUBE = 0.01
 
 
 class _OverTime(torch.autograd.Function):
-    """Numbers (..., 1, member) at n times; a gradient summed by each member for itself.
+    """Numbers (..., 1, member) at n times; each member's gradient is summed by itself.
 
-    Autograd's own sum over time has an order, and so last digits, that depend on how many
-    members stand side by side.
+    The last digits of autograd's own sum depend on how many members stand side by side.
     """
 
     @staticmethod
@@ -114,10 +113,7 @@ class DrivenModel(nn.Module):
         return DrivenField(self)
 
     def forward(self, x0, u: Tensor, guess: Tensor | None = None, **options) -> SampledSolution:
-        """The free run from x(0) = x0 under u, which comes from `input_at_stages`.
-
-        guess and options are for the cubic model, which needs Newton's method.
-        """
+        """The free run from x0 under `input_at_stages`; guess, options: for Newton's method."""
         field, z0, options = self.field(), self.initial_state(x0), {"dt": self.dt, **options}
         if self.cubic:
             done = solve_parallel(field, z0, u, guess=guess, alive=self.alive, **options)
@@ -156,33 +152,21 @@ class DrivenModel(nn.Module):
         if self.learnt == self.d:
             mirrored = (vectors @ torch.diag_embed(values) @ torch.linalg.inv(vectors)).real
         else:
-            mirrored = -characteristic(values)[:, None]
+            polynomials = [np.poly(roots).real[:0:-1] for roots in values.numpy()]
+            mirrored = -torch.tensor(np.array(polynomials)).view(-1, 1, self.d)
         self.weight[members, :, : self.d] = mirrored.to(self.weight)
 
 
-def characteristic(roots: Tensor) -> Tensor:
-    """Coefficients c of s^d + c[d-1] s^(d-1) + ... + c[0] from its roots: (..., d) both."""
-    c = torch.ones_like(roots[..., :1])
-    for k in range(roots.shape[-1]):
-        zero = torch.zeros_like(c[..., :1])
-        c = torch.cat([zero, c], -1) - roots[..., k : k + 1] * torch.cat([c, zero], -1)
-    return c.real[..., :-1]
-
-
-class Starts(NamedTuple):
-    """Draws put aside: the linear part grows; the first free run blows up. Both (member,)."""
-
-    unstable: Tensor
-    blown: Tensor
-
-
 @torch.no_grad()
-def stable_start(model: DrivenModel, x0, u: Tensor, rule: str | Sequence = "reject") -> Starts:
+def stable_start(
+    model: DrivenModel, x0, u: Tensor, rule: str | Sequence = "reject"
+) -> tuple[Tensor, Tensor]:
     """Draw weights from which training can begin; count the draws put aside.
 
     reject: draw again while the linear part is unstable. reflect: mirror its unstable
     eigenvalues instead. Either way a member whose first free run over u blows up is drawn
     again. rule: one for all, or one for each member.
+    -> draws whose linear part grows, draws whose first free run blows up: (member,) each
     """
     rules = [rule] * len(model.streams) if isinstance(rule, str) else rule
     mirror = torch.tensor([{"reject": False, "reflect": True}[name] for name in rules])
@@ -195,54 +179,31 @@ def stable_start(model: DrivenModel, x0, u: Tensor, rule: str | Sequence = "reje
             model.reflect(mirror)
         failed = model(x0, u).failed
         if not failed.any():
-            return Starts(unstable, blown)
+            return unstable, blown
         blown += failed
         model.draw(failed.nonzero()[:, 0].tolist())
 
 
-class Trained(NamedTuple):
-    """What `fit` returned, and a copy of the model with the weights that the authors' code
-    would have kept: those one step of Adam past each member's lowest loss."""
-
-    history: History
-    checkpoint: DrivenModel
-
-
 def fit_driven(
     model: DrivenModel, x: Tensor, u: Tensor, iterations: int, *, lr: float = 0.01,
-    label: str = "training", **options,
-) -> Trained:  # fmt: skip
+    label: str = "training", callback: Callable | None = None, **options,
+) -> History:  # fmt: skip
     """Adam on each member's mean square error of x: (sample,); options go to the solve."""
-    kept, last, before = copy.deepcopy(model), None, None
-    lowest = torch.full((len(model.weight),), torch.inf, dtype=x.dtype)
-    better = torch.zeros_like(lowest, dtype=torch.bool)
+    last, before = None, None
 
     def loss(model):
-        nonlocal last, before, lowest, better
-        _copy_members(kept, model, better)  # by now the step after that loss has been taken
+        nonlocal last, before
         guess = last if before is None else 2 * last - before  # a straight line through both
         z = model(x[0], u, guess, **options).z
         before, last = last, z.detach()
-        value = mean_square(z[0] - x[:, None])
-        better = value.detach() < lowest
-        better = better if model.alive is None else better & model.alive
-        lowest = torch.where(better, value.detach(), lowest)
-        return value
+        return mean_square(z[0] - x[:, None])
 
-    history = fit(model, loss, iterations=iterations, lr=lr, label=label)
-    _copy_members(kept, model, better)
-    return Trained(history, kept)
+    return fit(model, loss, iterations=iterations, lr=lr, label=label, callback=callback)
 
 
 def mean_square(error: Tensor) -> Tensor:
     """Over samples, with the same digits in any company: (sample, member) -> (member,)."""
     return error.t().contiguous().square().mean(1)
-
-
-@torch.no_grad()
-def _copy_members(target, source, members):
-    for p, q in zip(target.parameters(), source.parameters()):
-        p[members] = q[members]
 
 
 def centred(signal, train: int, samples: int, scale: float = 1.0) -> Tensor:

@@ -1,8 +1,7 @@
 """Least squares by Levenberg and Marquardt: tens of iterations to a model's optimum.
 
-Training by Adam tells what Adam finds; how good a model *can* be needs its optimum. Derivatives
-come from differences of simulations (`least_squares`), or, for models of `driven.py`, from the
-linear recurrence of the parallel solve once more, with another right side (`fit_optimum`).
+Adam tells what Adam finds; how good a model *can* be needs its optimum. Derivatives come from
+differences, or in `fit_optimum` from the parallel solve's recurrence with another right side.
 """
 
 from collections.abc import Callable
@@ -36,19 +35,19 @@ def least_squares(
         if jacobian is None:
             path, slopes = _differences(simulate, theta, probe)
         else:
-            path = simulate(theta)
-            slopes = jacobian(theta)
+            path, slopes = simulate(theta), jacobian(theta)
         loss = (path - data).square().mean(1).nan_to_num(torch.inf, torch.inf)
         rows = torch.cat([slopes, (path - data)[:, None]], 1)
         rows = rows.nan_to_num(0, 0, 0).clamp(-1e8, 1e8)
         return loss, rows @ rows.mT
 
-    (loss, products), losses = evaluate(theta), []
+    losses: list[Tensor] = []
+    loss, products = evaluate(theta)
     dampings, going = torch.full_like(loss, damping), torch.ones_like(loss, dtype=torch.bool)
     while going.any() and len(losses) < iterations:
         H, gradient = products[:, :-1, :-1], products[:, :-1, -1:]
         scale = H.diagonal(dim1=1, dim2=2)
-        scale = scale + 1e-12 * scale.amax(1, keepdim=True) + torch.finfo(H.dtype).tiny
+        scale = scale + 1e-12 * scale.amax(1, keepdim=True) + torch.finfo(H.dtype).tiny ** 0.5
         H = H + torch.diag_embed(dampings[:, None] * scale)
         trial = theta - torch.linalg.solve(H, gradient)[..., 0]
         value, new = evaluate(torch.where(going[:, None], trial, theta))
@@ -59,8 +58,7 @@ def least_squares(
         dampings = torch.where(good, dampings / 3, dampings * 4).clamp(1e-12, 1e12)
         losses.append(loss)
         if len(losses) > 10:  # a low damping may still have to rise before a step succeeds
-            still = losses[-11] - loss <= 1e-6 * loss
-            going = going & ~(still & (good | (dampings > 1)))
+            going = going & ~((losses[-11] - loss <= 1e-6 * loss) & (good | (dampings > 1)))
     return theta, torch.stack(losses)
 
 
@@ -93,10 +91,8 @@ def fit_optimum(model: DrivenModel, x: Tensor, u: Tensor, iterations: int = 60) 
     def jacobian(theta):
         return sensitivities(model, x[0], u, z)[:, 0].permute(2, 0, 1).contiguous()
 
-    start, data = numbers(model), x.expand(len(model.weight), -1)
-    theta, losses = least_squares(
-        simulate, start, data, iterations=iterations, jacobian=jacobian
-    )
+    known: dict = {"data": x.expand(len(model.weight), -1), "iterations": iterations}
+    theta, losses = least_squares(simulate, numbers(model), jacobian=jacobian, **known)
     assign(model, theta)
     return losses
 

@@ -15,16 +15,18 @@ MODELS = ("node", "sonode", "anode", "sonode-xv")
 RATE, MOMENTUM, TEST_BATCH = 0.1, 0.9, 1000
 
 
-class ConvNet(nn.Module):
-    """norm, ReLU, convolution, norm, ReLU, convolution, norm, of maps (batch, channel, 6, 6).
+def group_norm(channels: int) -> nn.GroupNorm:
+    """32 groups, or one for each channel where 32 do not divide them."""
+    return nn.GroupNorm(32 if channels % 32 == 0 else channels, channels)
 
-    Each convolution is 3 x 3 and sees the time t as one more channel, the first.
-    """
+
+class ConvNet(nn.Module):
+    """Norm, ReLU, convolution, twice, and norm; t is one more channel for each convolution."""
 
     def __init__(self, channels_in: int, channels_out: int):
         super().__init__()
-        self.norm1, self.norm2 = group_norm(channels_in), group_norm(channels_out)
-        self.norm3 = group_norm(channels_out)
+        sizes = channels_in, channels_out, channels_out
+        self.norm1, self.norm2, self.norm3 = map(group_norm, sizes)
         self.conv1 = nn.Conv2d(1 + channels_in, channels_out, 3, padding=1)
         self.conv2 = nn.Conv2d(1 + channels_out, channels_out, 3, padding=1)
 
@@ -32,11 +34,6 @@ class ConvNet(nn.Module):
         time = torch.zeros_like(z[:, :1]) + t
         z = self.conv1(torch.cat([time, relu(self.norm1(z))], 1))
         return self.norm3(self.conv2(torch.cat([time, relu(self.norm2(z))], 1)))
-
-
-def group_norm(channels: int) -> nn.GroupNorm:
-    """32 groups, or one for each channel where 32 do not divide them."""
-    return nn.GroupNorm(32 if channels % 32 == 0 else channels, channels)
 
 
 class Classifier(nn.Module):
@@ -64,7 +61,7 @@ class Classifier(nn.Module):
         self.linear = nn.Linear(self.channels, 10)
 
     def forward(self, images: Tensor, tol: float = 1e-3) -> Tensor:
-        """images: (batch, 1, 28, 28), from 0 to 1 -> logits (batch, 10)"""
+        """images: (batch, 1, 28, 28), from 0 to 1 -> logits (batch, 10)."""
         return self.read_out(self.flow(self.initial_state(images), tol=tol)[-1])
 
     def initial_state(self, images: Tensor) -> Tensor:
@@ -139,11 +136,8 @@ def sgd_step(
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
-    return loss.item(), _accuracy(logits, labels), classifier.nfe
-
-
-def _accuracy(logits, labels):
-    return (logits.argmax(1) == labels).float().mean().item()
+    right = (logits.argmax(1) == labels).float().mean().item()
+    return loss.item(), right, classifier.nfe
 
 
 @torch.no_grad()
@@ -151,7 +145,7 @@ def accuracy_and_nfe(classifier: Classifier, images: Tensor, labels: Tensor) -> 
     """Accuracy, and mean NFE over batches of 1,000."""
     scores = []
     for x, y in zip(images.split(TEST_BATCH), labels.split(TEST_BATCH)):
-        scores.append((_accuracy(classifier(x), y) * len(y), classifier.nfe))
+        scores.append(((classifier(x).argmax(1) == y).sum().item(), classifier.nfe))
     right, nfe = (sum(s) for s in zip(*scores))
     return right / len(labels), nfe / len(scores)
 

@@ -97,7 +97,7 @@ def best_equation(
     found = []
     for theta in begin:
         theta = np.log(theta) if near is None else np.clip(theta, -0.099, 19.9)
-        bounds = {"bounds": (low, high)}
-        done = optimize.least_squares(residual, theta, x_scale="jac", max_nfev=60, **bounds)
+        known = {"bounds": (low, high), "x_scale": "jac", "max_nfev": 60}
+        done = optimize.least_squares(residual, theta, **known)
         found.append((done.cost, poles(done.x)))
     return fit_given_poles(min(found, key=lambda f: f[0])[1], u, x, samples, derivatives)

@@ -101,9 +101,9 @@ def solve_parallel(
     if not (tol > 0 and most >= 1):
         raise ValueError(f"tol accepts numbers above 0, most from 1; not {tol} and {most}")
     going = alive = _check(z0, u, alive, guess)
-    begin = z0.detach()[:, None].expand(-1, u.shape[2] + 1, -1)
-    guess = begin if guess is None else guess.detach()
-    z = torch.where(alive & _finite(guess), guess, begin)
+    z = begin = z0.detach()[:, None].expand(-1, u.shape[2] + 1, -1)
+    if guess is not None:
+        z = torch.where(alive & _finite(guess), guess.detach(), begin)
     newton, unsolved, failed = 0 * alive, alive, alive & False
     for _ in range(most):
         new, size = _newton(field, z0, z, u, dt, alive)
@@ -145,8 +145,7 @@ def affine(
     A = torch.where(alive, A, torch.eye(d, dtype=z0.dtype)[..., None])
     z = ConstantRecurrence.apply(A, torch.where(alive, b, 0), z0)
     failed = ~_finite(z)
-    if failed.any():
-        z = torch.where(failed, torch.nan, z)
+    z = torch.where(failed, torch.nan, z) if failed.any() else z
     return SampledSolution(z, 1 * alive, 2 * (len(u) - 1) * alive, alive & False, failed)
 
 
