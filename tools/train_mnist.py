@@ -22,7 +22,7 @@ from torch.nn.functional import pad
 from tqdm import tqdm
 
 from sonode_utils.chapters import mnist
-from sonode_utils.chapters.mnist_layers import MODELS
+from sonode_utils.chapters.mnist import MODELS
 from sonode_utils.data.measured import DataMissing, WrongFile
 from sonode_utils.evidence.report import write_json, write_whole
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torchdiffeq import odeint
+
+from sonode_utils.solvers.scan import first_derivatives_only
 
 Tensors = Sequence[Tensor]
 
@@ -70,9 +71,9 @@ class FirstOrder:
     def backward(self, t: Tensor, y: Tensors, params: Tensors) -> Tensors:
         """The rates of y: of z, of r and of the parameters' gradient."""
         with torch.enable_grad():
-            (z,), r = _leaves(y[0]), y[1]
+            (z,) = _leaves(y[0])
             dz = self.f(t, z)
-            phi_z, *phi_theta = _gradients((r * dz).sum(), (z, *params))
+            phi_z, *phi_theta = _gradients((y[1] * dz).sum(), (z, *params))
         return dz.detach(), -phi_z, *(-g for g in phi_theta)
 
     def jump(self, t: Tensor, state: Tensors, loss_gradients: Tensors) -> Tensors:
@@ -172,8 +173,8 @@ class Adjoint(torch.autograd.Function):
         return path
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, *loss_gradients: Tensor) -> tuple:
+        first_derivatives_only()
         n, equations = len(loss_gradients), ctx.equations
         times, *tensors = ctx.saved_tensors
         path, params = tensors[:n], tensors[n:]
@@ -226,8 +227,7 @@ def _check(f, state, times, params):
 def _check_field(f, inputs, params):
     """One call of f: it must depend on something, and learn nothing behind our back."""
     rate, shape = f(*inputs), tuple(inputs[-1].shape)
-    if not isinstance(rate, Tensor) or rate.shape != shape:
-        got = tuple(rate.shape) if isinstance(rate, Tensor) else type(rate).__name__
+    if (got := getattr(rate, "shape", type(rate).__name__)) != shape:
         raise ValueError(f"f must return a tensor {shape}; f returns {got}")
     if torch.is_grad_enabled() and not rate.requires_grad:
         raise ValueError("f depends on nothing: neither t, nor the state, nor params")

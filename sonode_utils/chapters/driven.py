@@ -6,9 +6,9 @@ the cube only where asked for; the other rows of the initial state are affine in
 """
 
 import copy
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +20,21 @@ SHAPES = {"ANODE": (2, 2), "SONODE": (2, 1), "TONODE": (3, 1)}  # rows of z, row
 CUBE = 0.01
 
 
+class _OverTime(torch.autograd.Function):
+    """Numbers (..., 1, member) at n times; each member's gradient is summed by itself.
+
+    The last digits of autograd's own sum depend on how many members stand side by side.
+    """
+
+    @staticmethod
+    def forward(ctx, w, n):
+        return w.expand(*w.shape[:-2], n, w.shape[-1])
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.mT.contiguous().sum(-1).unsqueeze(-2), None
+
+
 class DrivenField:
     """dz/dt of a `DrivenModel`, and its derivative; the weights are laid out once.
 
@@ -28,14 +43,16 @@ class DrivenField:
 
     def __init__(self, model):
         self.cubic, self.given = model.cubic, slice(1, model.d - model.learnt + 1)
-        self.columns = model.weight.permute(2, 1, 0)[:, :, None].contiguous().unbind(0)
-        self.bias = model.bias.t()[:, None].contiguous()
+        self.w = torch.cat([model.weight, model.bias[..., None]], -1).permute(2, 1, 0)
+        self.w, self.wide = self.w[:, :, None].contiguous(), {}
 
     def __call__(self, z, u):
-        rows = z.unbind(0)
+        key, rows = (z.shape[1], torch.is_grad_enabled()), z.unbind(0)
+        if key not in self.wide:  # once for all stages
+            self.wide[key] = _OverTime.apply(self.w, key[0]).unbind(0)
         cube = [CUBE * rows[0] * rows[0] * rows[0]] if self.cubic else []
-        learnt = self.bias
-        for column, feature in zip(self.columns, [*rows, *cube, *u]):
+        *columns, learnt = self.wide[key]
+        for column, feature in zip(columns, [*rows, *cube, *u]):
             learnt = torch.addcmul(learnt, column, feature)
         given = z[self.given]
         return torch.cat([given, learnt]) if len(given) else learnt
@@ -45,8 +62,9 @@ class DrivenField:
         """The Jacobian at z times the columns `tangents`: (d, column, time, member)."""
         rows = tangents.unbind(0)
         cube = [3 * CUBE * z[0] * z[0] * rows[0]] if self.cubic else []
-        learnt = torch.zeros_like(self.bias)[:, None]
-        for column, tangent in zip(self.columns, [*rows, *cube]):
+        *columns, bias = self.w
+        learnt = torch.zeros_like(bias)[:, None]
+        for column, tangent in zip(columns, [*rows, *cube]):
             learnt = torch.addcmul(learnt, column[:, None], tangent)
         given = tangents[self.given]
         return torch.cat([given, learnt]) if len(given) else learnt
@@ -94,16 +112,13 @@ class DrivenModel(nn.Module):
         return DrivenField(self)
 
     def forward(self, x0, u: Tensor, guess: Tensor | None = None, **options) -> SampledSolution:
-        """The free run from x(0) = x0 under u, which comes from `input_at_stages`.
-
-        guess and options are for the cubic model, which needs Newton's method.
-        """
+        """The free run from x0 under `input_at_stages`; guess, options: for Newton's method."""
         field, z0, options = self.field(), self.initial_state(x0), {"dt": self.dt, **options}
         if self.cubic:
             done = solve_parallel(field, z0, u, guess=guess, alive=self.alive, **options)
         else:
             done = affine(field, z0, u, dt=self.dt, alive=self.alive)
-        self.nfe = done.nfe
+        self.nfe = int(done.nfe.max())
         return done
 
     @torch.no_grad()
@@ -136,33 +151,21 @@ class DrivenModel(nn.Module):
         if self.learnt == self.d:
             mirrored = (vectors @ torch.diag_embed(values) @ torch.linalg.inv(vectors)).real
         else:
-            mirrored = -characteristic(values)[:, None]
+            polynomials = [np.poly(roots).real[:0:-1] for roots in values.numpy()]
+            mirrored = -torch.tensor(np.array(polynomials)).view(-1, 1, self.d)
         self.weight[members, :, : self.d] = mirrored.to(self.weight)
 
 
-def characteristic(roots: Tensor) -> Tensor:
-    """Coefficients c of s^d + c[d-1] s^(d-1) + ... + c[0] from its roots: (..., d) both."""
-    c = torch.ones_like(roots[..., :1])
-    for k in range(roots.shape[-1]):
-        zero = torch.zeros_like(c[..., :1])
-        c = torch.cat([zero, c], -1) - roots[..., k : k + 1] * torch.cat([c, zero], -1)
-    return c.real[..., :-1]
-
-
-class Starts(NamedTuple):
-    """Draws put aside: the linear part grows; the first free run blows up. Both (member,)."""
-
-    unstable: Tensor
-    blown: Tensor
-
-
 @torch.no_grad()
-def stable_start(model: DrivenModel, x0, u: Tensor, rule: str | Sequence = "reject") -> Starts:
+def stable_start(
+    model: DrivenModel, x0, u: Tensor, rule: str | Sequence = "reject"
+) -> tuple[Tensor, Tensor]:
     """Draw weights from which training can begin; count the draws put aside.
 
     reject: draw again while the linear part is unstable. reflect: mirror its unstable
     eigenvalues instead. Either way a member whose first free run over u blows up is drawn
     again. rule: one for all, or one for each member.
+    -> draws whose linear part grows, draws whose first free run blows up: (member,) each
     """
     rules = [rule] * len(model.rng) if isinstance(rule, str) else rule
     mirror = torch.tensor([{"reject": False, "reflect": True}[name] for name in rules])
@@ -175,49 +178,31 @@ def stable_start(model: DrivenModel, x0, u: Tensor, rule: str | Sequence = "reje
             model.reflect(mirror)
         failed = model(x0, u).failed
         if not failed.any():
-            return Starts(unstable, blown)
+            return unstable, blown
         blown += failed
         model.draw(failed.nonzero()[:, 0].tolist())
 
 
-class Trained(NamedTuple):
-    """What `fit` returned, and a copy of the model with the weights that the authors' code
-    would have kept: those one step of Adam past each member's lowest loss."""
-
-    history: History
-    checkpoint: DrivenModel
-
-
 def fit_driven(
     model: DrivenModel, x: Tensor, u: Tensor, iterations: int, *, lr: float = 0.01,
-    label: str = "training", **options,
-) -> Trained:  # fmt: skip
+    label: str = "training", callback: Callable | None = None, **options,
+) -> History:  # fmt: skip
     """Adam on each member's mean square error of x: (sample,); options go to the solve."""
-    kept, last, before = copy.deepcopy(model), None, None
-    lowest = torch.full((len(model.weight),), torch.inf, dtype=x.dtype)
-    better = torch.zeros_like(lowest, dtype=torch.bool)
+    last, before = None, None
 
     def loss(model):
-        nonlocal last, before, lowest, better
-        _copy_members(kept, model, better)  # by now the step after that loss has been taken
+        nonlocal last, before
         guess = last if before is None else 2 * last - before  # a straight line through both
         z = model(x[0], u, guess, **options).z
         before, last = last, z.detach()
-        value = (z[0] - x[:, None]).square().mean(0)
-        better = value.detach() < lowest
-        better = better if model.alive is None else better & model.alive
-        lowest = torch.where(better, value.detach(), lowest)
-        return value
+        return mean_square(z[0] - x[:, None])
 
-    history = fit(model, loss, iterations=iterations, lr=lr, label=label)
-    _copy_members(kept, model, better)
-    return Trained(history, kept)
+    return fit(model, loss, iterations=iterations, lr=lr, label=label, callback=callback)
 
 
-@torch.no_grad()
-def _copy_members(target, source, members):
-    for p, q in zip(target.parameters(), source.parameters()):
-        p[members] = q[members]
+def mean_square(error: Tensor) -> Tensor:
+    """Over samples, with the same digits in any company: (sample, member) -> (member,)."""
+    return error.t().contiguous().square().mean(1)
 
 
 def centred(signal, train: int, samples: int, scale: float = 1.0) -> Tensor:

@@ -1,54 +1,100 @@
 """Least squares by Levenberg and Marquardt: tens of iterations to a model's optimum.
 
-Training by Adam tells what Adam finds; how good a model *can* be needs its optimum. For models
-of `driven.py` the derivative of the whole trajectory in every learnt number is the linear
-recurrence of the parallel solve once more, with another right side (`least_squares`). For a
-few parameters with a wild gradient simulations alone will do (`levenberg_marquardt`).
+Adam tells what Adam finds; how good a model *can* be needs its optimum. Derivatives come from
+differences, or in `fit_optimum` from the parallel solve's recurrence with another right side.
 """
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from sonode_utils.chapters.driven import DrivenModel
+from sonode_utils.chapters.driven import DrivenModel, mean_square
 from sonode_utils.solvers.parallel import linearise, step
 from sonode_utils.solvers.scan import Recurrence
 
-LADDER = 10.0 ** np.arange(-2, 4)  # dampings tried in one step, as multiples of the last
+
+@torch.no_grad()
+def least_squares(
+    simulate: Callable, theta: Tensor, data: Tensor, *, iterations: int,
+    jacobian: Callable | None = None, damping: float = 1e-3, probe: float = 1e-6,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Minimise the mean square error of every member, each by itself and never getting worse.
+
+    Each member has its own damping and takes back a step that does not lower its loss. It
+    stands still once ten iterations have not moved its loss by a millionth, so that its result
+    is the same alone and in any company.
+    simulate: (column, number) -> (column, sample), any number of columns at once, not finite
+    where a path is lost; theta: (member, number); data: (member, sample). jacobian: called
+    with what `simulate` was called with last, gives d path / d theta: (member, number, sample).
+    -> theta, losses (iteration, member), infinite while a member's path is lost
+    """
+
+    def evaluate(theta):
+        """Loss (member,), and the products of all columns of [d path / d theta, error]."""
+        if jacobian is None:
+            path, slopes = _differences(simulate, theta, probe)
+        else:
+            path, slopes = simulate(theta), jacobian(theta)
+        loss = (path - data).square().mean(1).nan_to_num(torch.inf, torch.inf)
+        rows = torch.cat([slopes, (path - data)[:, None]], 1)
+        rows = rows.nan_to_num(0, 0, 0).clamp(-1e8, 1e8)
+        return loss, rows @ rows.mT
+
+    losses: list[Tensor] = []
+    loss, products = evaluate(theta)
+    dampings, going = torch.full_like(loss, damping), torch.ones_like(loss, dtype=torch.bool)
+    while going.any() and len(losses) < iterations:
+        H, gradient = products[:, :-1, :-1], products[:, :-1, -1:]
+        scale = H.diagonal(dim1=1, dim2=2)
+        scale = scale + 1e-12 * scale.amax(1, keepdim=True) + torch.finfo(H.dtype).tiny ** 0.5
+        H = H + torch.diag_embed(dampings[:, None] * scale)
+        trial = theta - torch.linalg.solve(H, gradient)[..., 0]
+        value, new = evaluate(torch.where(going[:, None], trial, theta))
+        good = going & (value < loss)
+        theta = torch.where(good[:, None], trial, theta)
+        loss = torch.where(good, value, loss)
+        products = torch.where(good[:, None, None], new, products)
+        dampings = torch.where(good, dampings / 3, dampings * 4).clamp(1e-12, 1e12)
+        losses.append(loss)
+        if len(losses) > 10:  # a low damping may still have to rise before a step succeeds
+            going = going & ~((losses[-11] - loss <= 1e-6 * loss) & (good | (dampings > 1)))
+    return theta, torch.stack(losses)
+
+
+def _differences(simulate, theta, probe):
+    """The path and its derivatives by forward differences: (member, [number,] sample)."""
+    members, n = theta.shape
+    size = probe * theta.abs().clamp_min(1)
+    moved = theta[:, None] + size[:, None] * torch.eye(n + 1, n).to(theta).roll(1, 0)
+    paths = simulate(moved.flatten(0, 1)).unflatten(0, (members, n + 1))
+    return paths[:, 0], (paths[:, 1:] - paths[:, :1]) / size[..., None]
 
 
 @torch.no_grad()
-def least_squares(model: DrivenModel, x: Tensor, u: Tensor, iterations: int = 60) -> Tensor:
-    """Minimise each member's mean square error of x, for a model in double precision.
+def fit_optimum(model: DrivenModel, x: Tensor, u: Tensor, iterations: int = 60) -> Tensor:
+    """Bring each member to its least mean square error of x, for a model in double precision.
 
-    Each member has its own damping; a step that does not lower its loss is taken back. Ends
-    when ten iterations have moved no loss by a millionth. -> (iteration, member), the losses
+    x: (sample,); u: from `input_at_stages` -> (iteration, member), the losses
     """
-    theta, losses = numbers(model), []
-    z = model(x[0], u).z
-    loss = (z[0] - x[:, None]).square().mean(0)
-    dampings = torch.full_like(loss, 1e-3)
-    for _ in range(iterations):
-        J = sensitivities(model, x[0], u, z)[:, 0]  # (number, sample, member)
-        H = torch.einsum("ptm,qtm->mpq", J, J)
-        gradient = torch.einsum("ptm,tm->mp", J, z[0] - x[:, None])
-        scale = H.diagonal(dim1=1, dim2=2)
-        scale = scale + 1e-12 * scale.amax(1, keepdim=True)
-        change = torch.linalg.solve(H + torch.diag_embed(dampings[:, None] * scale), gradient)
-        assign(model, theta - change)
-        new = model(x[0], u, guess=z, fallback="drop").z
-        value = (new[0] - x[:, None]).square().mean(0)
-        good = value < loss  # False where it blew up
-        theta = torch.where(good[:, None], theta - change, theta)
+    z, lowest = model(x[0], u).z, torch.full_like(x[:1], torch.inf)
+
+    def simulate(theta):
+        nonlocal z, lowest
         assign(model, theta)
-        z, loss = torch.where(good, new, z), torch.where(good, value, loss)
-        dampings = torch.where(good, dampings / 3, dampings * 4).clamp(1e-12, 1e12)
-        losses.append(loss)
-        if len(losses) > 10 and (losses[-11] - loss <= 1e-6 * loss).all():
-            break
-    return torch.stack(losses)
+        new = model(x[0], u, guess=z, fallback="drop").z
+        loss = mean_square(new[0] - x[:, None])
+        better = loss < lowest  # only then is it the next guess, and asked for slopes
+        z, lowest = torch.where(better, new, z), torch.where(better, loss, lowest)
+        return new[0].t().contiguous()
+
+    def jacobian(theta):
+        return sensitivities(model, x[0], u, z)[:, 0].permute(2, 0, 1).contiguous()
+
+    known: dict = {"data": x.expand(len(model.weight), -1), "iterations": iterations}
+    theta, losses = least_squares(simulate, numbers(model), jacobian=jacobian, **known)
+    assign(model, theta)
+    return losses
 
 
 @torch.no_grad()
@@ -85,53 +131,3 @@ def assign(model: DrivenModel, theta: Tensor) -> None:
     sizes = [p[0].numel() for p in model.parameters()]
     for p, part in zip(model.parameters(), theta.split(sizes, 1)):
         p.copy_(part.reshape(p.shape))
-
-
-def levenberg_marquardt(
-    simulate: Callable, theta: np.ndarray, data: np.ndarray, *, iterations: int,
-    damping: float = 0.1, probe: float = 1e-6,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Minimise each member's mean square error; no member ever gets worse.
-
-    simulate: (parameter, column) -> (time, column), any number of columns at once, NaN or
-    infinite where a path is lost; theta: (parameter, member); data: (time, member)
-    -> theta, error (member,), infinite where the start was lost and stayed so.
-    """
-    dampings = np.full(theta.shape[1], damping)
-    for _ in range(iterations):
-        path, jacobian = _path_and_slopes(simulate, theta, probe)
-        error = _mean_square(path - data)
-        normal = np.einsum("tpm,tqm->mpq", jacobian, jacobian)
-        residual = np.nan_to_num(path - data, posinf=0, neginf=0)
-        slope = np.einsum("tpm,tm->mp", jacobian, residual)
-        tried = dampings * LADDER[:, None]  # (rung, member)
-        scale = (np.einsum("mpp->mp", normal)[:, None] + 1e-12) * np.eye(len(theta))
-        step = np.linalg.solve(normal + tried[..., None, None] * scale, -slope[..., None])
-        rungs = np.moveaxis(theta.T + step[..., 0], -1, 0)  # (parameter, rung, member)
-        paths = simulate(rungs.reshape(len(theta), -1)).reshape(-1, *rungs.shape[1:])
-        errors = _mean_square(paths - data[:, None])
-        best = errors.argmin(0), np.arange(theta.shape[1])
-        better = errors[best] < error
-        theta = np.where(better, rungs[:, *best], theta)
-        dampings = np.clip(np.where(better, tried[best], 100 * dampings), 1e-8, 1e8)
-        error = np.where(better, errors[best], error)
-    return theta, error
-
-
-def _path_and_slopes(simulate, theta, probe):
-    """The path and its derivatives by forward differences, lost ones as zero.
-
-    (parameter, member) -> (time, member), (time, parameter, member)
-    """
-    size = probe * np.maximum(1, np.abs(theta))
-    moved = theta[:, None] + size[:, None] * np.eye(len(theta), len(theta) + 1, 1)[..., None]
-    paths = simulate(moved.reshape(len(theta), -1)).reshape(-1, *moved.shape[1:])
-    with np.errstate(all="ignore"):
-        jacobian = (paths[:, 1:] - paths[:, :1]) / size
-    return paths[:, 0], np.nan_to_num(jacobian, posinf=0, neginf=0).clip(-1e8, 1e8)
-
-
-def _mean_square(residual):
-    """Over the first axis; infinite where anything is not finite."""
-    with np.errstate(all="ignore"):
-        return np.nan_to_num((residual**2).mean(0), nan=np.inf)

@@ -9,9 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize
-from scipy.signal import lfilter
-
-from sonode_utils.solvers.scan import first_order_hold
+from scipy.signal import cont2discrete, lfilter
 
 Array = np.ndarray
 
@@ -39,7 +37,8 @@ def basis(poles: Array, u: Array, derivatives: int = 0) -> Array:
     and to each initial derivative from the highest down to x(0) = 1, which comes last.
     """
     a, d = companion(poles), len(poles)
-    p, now, after = first_order_hold(a, np.eye(d), 1.0)
+    p, b, _, after, _ = cont2discrete((a, np.eye(d), np.eye(d), np.zeros((d, d))), 1, "foh")
+    now = b - p @ after  # z[n+1] = p z[n] + now u[n] + after u[n+1], u straight between
     denominator, rows = np.poly(np.exp(poles)).real, [np.eye(d)]
     for c in denominator[1:-1]:  # x from what enters each row, by Faddeev and LeVerrier
         rows.append(p @ rows[-1] + c * np.eye(d))
@@ -97,7 +96,7 @@ def best_equation(
     found = []
     for theta in begin:
         theta = np.log(theta) if near is None else np.clip(theta, -0.099, 19.9)
-        bounds = {"bounds": (low, high)}
-        done = optimize.least_squares(residual, theta, x_scale="jac", max_nfev=60, **bounds)
+        known = {"bounds": (low, high), "x_scale": "jac", "max_nfev": 60}
+        done = optimize.least_squares(residual, theta, **known)
         found.append((done.cost, poles(done.x)))
     return fit_given_poles(min(found, key=lambda f: f[0])[1], u, x, samples, derivatives)

@@ -7,13 +7,8 @@ Functions f and g take what the book's networks take, z: (member, batch, feature
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
 from torch.autograd.functional import jvp
 from torch.func import jacrev, vmap
-
-from sonode_utils.ensemble import EnsembleMLP
-from sonode_utils.models import NODE
-from sonode_utils.solvers.fields import FusedMLP
 
 
 def second_order_anode(F: Callable, f: Callable, d: int) -> Callable:
@@ -71,26 +66,3 @@ def sonode_in_anode(f: Callable, g: Callable | None = None) -> Callable:
         return torch.cat([v, f(torch.cat([x, v], -1), t) - change], -1)
 
     return field
-
-
-class Both(NODE):
-    """ANODE(d) and SONODE members side by side: f gives [F, G] at z = [x, a].
-
-    second: (member,), True where the member is a SONODE, with F = a and f = G.
-    """
-
-    def __init__(self, f: Callable, second: Tensor):
-        super().__init__(f)
-        self.second = second[:, None, None]
-
-    def field(self, t, z: Tensor) -> Tensor:
-        dz, half = self.f(z, t), z.shape[-1] // 2
-        second_order = torch.cat([z[..., half:], dz[..., half:]], -1)
-        return torch.where(self.second, second_order, dz)
-
-    def fused(self) -> FusedMLP | None:
-        ours = type(self).field is Both.field and type(self.f) is EnsembleMLP
-        return FusedMLP(self.f, self.second) if ours else None
-
-    def readout(self, z: Tensor) -> Tensor:
-        return z[..., : z.shape[-1] // 2]

@@ -28,9 +28,8 @@ def van_der_pol(times: Array, amplitude: float, method="LSODA", tol=1e-11, start
         x, v = z
         return ((0, 1), (-2 * MU * x * v - 1, MU * (1 - x * x)))
 
-    implicit = {"jac": jacobian} if method in ("LSODA", "Radau", "BDF") else {}
-    span, tolerances = (times[0], times[-1]), {"rtol": tol, "atol": tol}
-    return solve_ivp(field, span, start, method, times, **tolerances, **implicit)
+    options = {"jac": jacobian} if method in ("LSODA", "Radau", "BDF") else {}
+    return solve_ivp(field, times[[0, -1]], start, method, times, rtol=tol, atol=tol, **options)
 
 
 def van_der_pol_tangent(amplitude) -> Callable:

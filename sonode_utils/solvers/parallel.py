@@ -7,17 +7,9 @@ Jacobians A[n] = dF/dz at the last guess, the next guess obeys
 
     z[n+1] = A[n] z[n] + b[n],    b[n] = F(z[n], u[n]) - A[n] z[n] at the last guess,
 
-a *linear* recurrence. Two steps of it make one step of the same kind,
-
-    z[n+2] = (A[n+1] A[n]) z[n] + (A[n+1] b[n] + b[n+1]),
-
-so pairs are merged, and pairs of pairs: an associative scan, log2(N) long operations in
-place of N short ones. Convergence is quadratic, a linear field is solved by one step, and in
-training the last iteration's solution is a good guess. The gradient is exact for the
-discrete problem: the adjoint of a linear recurrence is the same recurrence run backwards
-with A transposed.
-
-How to use it:
+a *linear* recurrence, which `scan.py` solves in log2(N) long operations in place of N short
+ones. Convergence is quadratic, and in training the last iteration's solution is a good guess.
+The gradient is exact for the discrete problem; second derivatives are refused.
 
     u = input_at_stages(signal, substeps=2)       # signal: (channel, sample)
     z = solve_parallel(field, z0, u).z            # -> (feature, sample, member)
@@ -25,19 +17,15 @@ How to use it:
 
 `field(z, u)` gives dz/dt and knows nothing of time or of neighbours: it is called once per
 Runge-Kutta stage for all samples together, with z: (feature, time, member) and u: (channel,
-time, member or 1), and must treat every (time, member) on its own. It may be any code that
-autograd understands: rows times weights, cubes, or a network (`by_member`); if it also
-has `push(z, tangents)`, its Jacobian times given columns, that is faster. Time is counted
-in samples unless `dt` says otherwise. Features come first, members last: every operation
-is then a long contiguous one.
+time, member or 1), and must treat every (time, member) on its own. If it has `push(z,
+tangents)` too, its Jacobian times given columns, that is faster. Features come first, members
+last: every operation is then a long contiguous one. Where the field is affine in z, A is one
+matrix for all samples and there is nothing to guess: `affine` needs a single, cheaper scan.
 
-Where the field is affine in z, A is one matrix for all samples and there is nothing to
-guess: `affine` finds the same by a single, cheaper scan.
-
-A member that Newton does not solve within `most` steps is stepped through sample by sample,
-which is slow and always works (`stepped`). If its solution is not finite it has blown up: it
-comes back as NaN (`failed`), and the others never notice. `fallback="drop"` calls such members
-failed at once.
+Every member decides for itself: once its Newton step is small it stands still. A member that
+is not solved within `most` steps is stepped through sample by sample, which is slow and always
+works (`stepped`). If its solution is not finite it comes back as NaN (`failed`), and the others
+never notice. `fallback="drop"` calls such members failed at once.
 """
 
 from collections.abc import Callable
@@ -50,12 +38,12 @@ from sonode_utils.solvers.scan import ConstantRecurrence, Recurrence
 
 
 class SampledSolution(NamedTuple):
-    """z: (feature, sample, member), NaN where `failed`; newton: steps it took; nfe:
-    evaluations of the field, for all samples each; stepped, failed: (member,)."""
+    """z: (feature, sample, member), NaN where `failed`; newton: its own steps; nfe: its
+    evaluations of the field, for all samples each; stepped, failed: all (member,)."""
 
     z: Tensor
-    newton: int
-    nfe: int
+    newton: Tensor
+    nfe: Tensor
     stepped: Tensor
     failed: Tensor
 
@@ -70,9 +58,8 @@ def input_at_stages(u: Tensor, substeps: int = 2, slope: bool = False) -> Tensor
     u = u if u.dim() == 3 else u[..., None]
     share = torch.linspace(0, 1, 2 * substeps + 1, dtype=u.dtype)[:, None, None, None]
     inside = u[:, :-1] + share * u.diff(dim=1)
-    if not slope:
-        return inside
-    return torch.cat([inside, u.diff(dim=1).expand(len(share), -1, -1, -1)], 1)
+    slopes = [u.diff(dim=1).expand(len(share), -1, -1, -1)] if slope else []
+    return torch.cat([inside, *slopes], 1)
 
 
 def input_from_fine_grid(u: Tensor, substeps: int = 2) -> Tensor:
@@ -84,10 +71,6 @@ def input_from_fine_grid(u: Tensor, substeps: int = 2) -> Tensor:
     if (u.shape[1] - 1) % (2 * substeps):
         raise ValueError(f"{u.shape[1]} times are not {2 * substeps} per sample and one more")
     return u.unfold(1, 2 * substeps + 1, 2 * substeps).permute(3, 0, 1, 2).contiguous()
-
-
-def _finite(z):
-    return z.detach().isfinite().all(0).all(0)  # (member,)
 
 
 def by_member(f: Callable) -> Callable:
@@ -114,17 +97,22 @@ def solve_parallel(
     """
     if fallback not in ("step", "drop"):
         raise ValueError(f"fallback accepts 'step' or 'drop', not {fallback!r}")
-    tol = tol or (1e-9 if z0.dtype == torch.float64 else 1e-4)
-    alive = torch.ones(z0.shape[1], dtype=torch.bool) if alive is None else alive
-    begin = z0.detach()[:, None].expand(-1, u.shape[2] + 1, -1)
-    z = begin if guess is None else _usable(guess.detach(), begin, alive)
-    for count in range(1, most + 1):
+    tol = (1e-9 if z0.dtype == torch.float64 else 1e-4) if tol is None else tol
+    if not (tol > 0 and most >= 1):
+        raise ValueError(f"tol accepts numbers above 0, most from 1; not {tol} and {most}")
+    going = alive = _check(z0, u, alive, guess)
+    z = begin = z0.detach()[:, None].expand(-1, u.shape[2] + 1, -1)
+    if guess is not None:
+        z = torch.where(alive & _finite(guess), guess.detach(), begin)
+    newton, unsolved, failed = 0 * alive, alive, alive & False
+    for _ in range(most):
         new, size = _newton(field, z0, z, u, dt, alive)
-        unsolved = alive & ~(size <= tol)
-        if count == most or not (unsolved & size.isfinite()).any():
+        newton += going
+        unsolved = unsolved & ~(going & (size <= tol))
+        going = going & (size > tol) & size.isfinite()
+        if not going.any():
             break
-        z = new.detach()
-    failed = torch.zeros_like(unsolved)
+        z = torch.where(going, new.detach(), z)  # whoever is done repeats its last step
     if unsolved.any():
         if fallback == "step":
             z = _step_through(field, begin, z, u, dt, unsolved)
@@ -133,7 +121,7 @@ def solve_parallel(
         new = _newton(field, z0, z, u, dt, alive & ~failed)[0]
         failed = failed | unsolved & ~_finite(new)
         new = torch.where(failed, torch.nan, new)
-    return SampledSolution(new, count, 2 * (len(u) - 1) * count, unsolved, failed)
+    return SampledSolution(new, newton, 2 * (len(u) - 1) * newton, unsolved, failed)
 
 
 def affine(
@@ -141,26 +129,47 @@ def affine(
 ) -> SampledSolution:
     """`solve_parallel` for a field that is affine in z: z[n+1] = A z[n] + b[n], A for all n.
 
-    A member whose solution is not finite has blown up: it is `failed`, and NaN.
+    A member whose solution is not finite has blown up: it is `failed`, and NaN. A field that
+    is not affine, or whose A changes with u, is refused.
     """
-    d, members = z0.shape
-    alive = torch.ones(members, dtype=torch.bool) if alive is None else alive
-    probes = torch.eye(d, d + 1, dtype=z0.dtype)[..., None].expand(-1, -1, members)
-    at = step(field, probes, torch.zeros_like(u[:, :, :1]), dt)  # unit vectors, the origin
+    (d, members), alive = z0.shape, _check(z0, u, alive)
+    probes = torch.eye(d, d + 3, dtype=z0.dtype)  # unit vectors and the origin at u = 0, then
+    probes[:, -1] = 2  # the origin and a point away from it at u = 1, which A must take there
+    driven = (torch.arange(d + 3) > d).to(u)[:, None] * torch.ones_like(u[:, :, :1])
+    at = step(field, probes[..., None].expand(-1, -1, members), driven, dt)
+    A = at[:, :d] - at[:, d, None]
+    gap = (at[:, -1] - at[:, -2] - 2 * A.sum(1)).detach().abs()
+    if (gap > torch.finfo(at.dtype).eps ** 0.5 * at.detach().abs().sum((0, 1))).any():
+        raise ValueError("field is not affine in z with one A for all u: use solve_parallel")
     b = step(field, z0.new_zeros(d, u.shape[2], members), u, dt)
-    A = torch.where(alive, at[:, :-1] - at[:, -1:], torch.eye(d, dtype=z0.dtype)[..., None])
+    A = torch.where(alive, A, torch.eye(d, dtype=z0.dtype)[..., None])
     z = ConstantRecurrence.apply(A, torch.where(alive, b, 0), z0)
     failed = ~_finite(z)
-    if failed.any():
-        z = torch.where(failed, torch.nan, z)
-    return SampledSolution(z, 1, 2 * (len(u) - 1), torch.zeros_like(failed), failed)
+    z = torch.where(failed, torch.nan, z) if failed.any() else z
+    return SampledSolution(z, 1 * alive, 2 * (len(u) - 1) * alive, alive & False, failed)
+
+
+def _check(z0, u, alive, guess=None):
+    """Say which argument is wrong; alive: (member,), all if None."""
+    members, whole = z0.shape[-1], (len(z0), u.shape[-2] + 1, z0.shape[-1])
+    alive = torch.ones(members, dtype=torch.bool) if alive is None else alive
+    staged = u.dim() == 4 and u.shape[3] in (1, members) and len(u) > 2 and len(u) % 2
+    for name, given, right, wanted in (
+        ("z0", z0, z0.dim() == 2 and z0.is_floating_point(), "floats (feature, member)"),
+        ("u", u, staged, f"(2 substeps + 1, channel, interval, 1 or {members})"),
+        ("u", u, u.dtype == z0.dtype, f"{z0.dtype}, as z0 is"),
+        ("alive", alive, alive.shape == (members,) and alive.dtype == torch.bool,
+         f"({members},) of bool"),
+        ("guess", guess, guess is None or (guess.shape == whole and guess.dtype == z0.dtype),
+         f"{z0.dtype} {whole}"),
+    ):  # fmt: skip
+        if not right:
+            raise ValueError(f"{name} accepts {wanted}, not {given.dtype} {(*given.shape,)}")
+    return alive
 
 
 def step(field: Callable, z: Tensor, u: Tensor, dt: float = 1.0) -> Tensor:
-    """One sample ahead by Runge-Kutta 4, in (len(u) - 1) / 2 substeps.
-
-    z: (feature, time, member) -> the same
-    """
+    """One sample ahead by Runge-Kutta 4, in (len(u) - 1) / 2 substeps; z as for `field`."""
     return _runge_kutta(lambda state, u: [field(state[0], u)], [z], u, dt)[0]
 
 
@@ -195,35 +204,21 @@ def _newton(field, z0, z, u, dt, alive):
 def linearise(field: Callable, z: Tensor, u: Tensor, dt: float) -> tuple[Tensor, Tensor]:
     """F(z) (with its graph) and the Jacobian dF/dz at each sample.
 
-    That is a reverse pass for each row, unless the field can `push` tangents itself.
+    z: (feature, time, member) -> the same, (feature, feature, time, member). That is a
+    reverse pass for each row, unless the field can `push` tangents itself.
     """
-    if hasattr(field, "push"):
-        return _step_with_tangents(field, z.detach(), u, dt)
-    record = torch.is_grad_enabled()
-    with torch.enable_grad():
-        z = z.detach().requires_grad_()
-        F = step(field, z, u, dt)
-        rows = torch.eye(len(z), dtype=z.dtype)[:, :, None, None].expand(-1, *F.shape)
-        A = [torch.autograd.grad(F, z, row, retain_graph=True)[0] for row in rows]
-    return F if record else F.detach(), torch.stack(A)
-
-
-def _step_with_tangents(field, z, u, dt):
-    """`step`, and its Jacobian: (feature, feature, time, member)."""
+    z, record = z.detach(), torch.is_grad_enabled()
     unit = torch.eye(len(z), dtype=z.dtype)[:, :, None, None].expand(-1, -1, *z.shape[1:])
+    if hasattr(field, "push"):
 
-    def rates(state, u):
-        z, tangents = state
-        return [field(z, u), field.push(z.detach(), tangents)]
+        def both(state, u):
+            return [field(state[0], u), field.push(state[0].detach(), state[1])]
 
-    return _runge_kutta(rates, [z, unit], u, dt)
-
-
-def _usable(guess, begin, alive):
-    """The guess where it is finite and wanted, else the initial state throughout."""
-    if guess.shape != begin.shape:
-        raise ValueError(f"guess is {tuple(guess.shape)}, not {tuple(begin.shape)}")
-    return torch.where(alive & _finite(guess), guess, begin)
+        return _runge_kutta(both, [z, unit], u, dt)
+    with torch.enable_grad():
+        F = step(field, z.requires_grad_(), u, dt)
+        A = [torch.autograd.grad(F, z, row, retain_graph=True)[0] for row in unit]
+    return F if record else F.detach(), torch.stack(A)
 
 
 @torch.no_grad()
@@ -236,3 +231,7 @@ def _step_through(field, begin, z, u, dt, members):
             path[:, n + 1 :] = torch.nan
             break
     return torch.where(members, path, z)
+
+
+def _finite(z):
+    return z.detach().isfinite().all(0).all(0)  # (member,)

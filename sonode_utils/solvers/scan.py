@@ -1,6 +1,9 @@
-"""Linear recurrences z[n] = A[n] z[n-1] + b[n] over all n at once, with exact gradients."""
+"""Linear recurrences z[n] = A[n] z[n-1] + b[n] over all n at once, with exact gradients.
 
-import numpy as np
+Two steps make one of the same kind, z[n+1] = (A[n+1] A[n]) z[n-1] + (A[n+1] b[n] + b[n+1]), so
+pairs are merged, and pairs of pairs: an associative scan.
+"""
+
 import torch
 from torch import Tensor
 
@@ -22,10 +25,17 @@ class Recurrence(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         """r[n] = grad[n] + A[n]^T r[n+1], from the last sample to the first."""
+        first_derivatives_only()
         (A,) = ctx.saved_tensors
         back = torch.cat([torch.zeros_like(A[:, :, :1]), A.transpose(0, 1).flip(2)], 2)
         r = scan(back, grad.flip(1)).flip(1)
         return None, r[:, 1:], None, r[:, 0]
+
+
+def first_derivatives_only() -> None:
+    """Refuse, in a backward pass, a second one; `once_differentiable` can be passed by."""
+    if torch.is_grad_enabled():
+        raise RuntimeError("this solve has first derivatives only: create_graph accepts False")
 
 
 def scan(A: Tensor, b: Tensor) -> Tensor:
@@ -38,8 +48,7 @@ def scan(A: Tensor, b: Tensor) -> Tensor:
 
 def _scan(steps):
     """The same for steps [A | b]: (feature, feature + 1, n, member)."""
-    n = steps.shape[2]
-    if n == 1:
+    if (n := steps.shape[2]) == 1:
         return steps[:, -1]
     first, second = steps[:, :, ::2], steps[:, :, 1::2]
     z = torch.empty_like(steps[:, -1])
@@ -79,9 +88,10 @@ class ConstantRecurrence(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         """r[n] = grad[n] + A^T r[n+1]; A has a share in every step."""
+        first_derivatives_only()
         A, z = ctx.saved_tensors
         r = scan_constant(A.transpose(0, 1), grad.flip(1)).flip(1)
-        to_A = (r[:, None, 1:] * z[:, :-1]).sum(2)
+        to_A = (r[:, None, 1:] * z[:, :-1]).mT.contiguous().sum(-1)  # members apart
         return to_A, r[:, 1:], r[:, 0]
 
 
@@ -90,8 +100,7 @@ def scan_constant(A: Tensor, b: Tensor) -> Tensor:
 
     Two steps of A are one of its square, so only b is merged.
     """
-    n = b.shape[1]
-    if n == 1:
+    if (n := b.shape[1]) == 1:
         return b
     columns = A[:, :, None]  # (feature, feature, 1, member)
     first, second = b[:, ::2], b[:, 1::2]
@@ -102,17 +111,3 @@ def scan_constant(A: Tensor, b: Tensor) -> Tensor:
     if n > 2:
         z[:, 2::2] = _plus(first[:, 1:], columns, z1[:, : (n - 1) // 2])
     return z
-
-
-def first_order_hold(a: np.ndarray, b: np.ndarray, h: float) -> tuple:
-    """z' = a z + b u, u straight over a step h: z(t + h) = p z(t) + now u(t) + after u(t + h).
-
-    a: (d, d), b: (d, inputs) -> p: (d, d), now and after: (d, inputs). Exact.
-    """
-    from scipy.linalg import expm
-
-    d, m = b.shape
-    block = np.zeros((d + 2 * m, d + 2 * m))
-    block[:d, :d], block[:d, d : d + m], block[d : d + m, d + m :] = a, b, np.eye(m) / h
-    p, both, after = np.split(expm(block * h)[:d], [d, d + m], 1)
-    return p, both - after, after

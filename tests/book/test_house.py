@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "sonode_utils"
-ROOMS = {"evidence": 550, "solvers": 800, "data": 420, "chapters": 1300}
+ROOMS = {"evidence": 550, "solvers": 800, "data": 420, "chapters": 1150}
 CORE = 750
 
 

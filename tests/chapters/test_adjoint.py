@@ -331,3 +331,13 @@ def test_the_second_derivative_is_missed_where_the_field_has_kinks():
     z = first_order(coupled(field), torch.cat([x0, v0], -1), times, [], **solver)
     assert worst(gradients(z.chunk(2, -1), (x0, v0), end), theirs) < 1e-2
     assert worst(wrong, theirs) > 0.5
+
+
+@pytest.mark.parametrize("weigh", [False, True])
+def test_second_derivatives_are_refused(weigh):
+    """With `weigh` the loss depends on the parameter directly, too."""
+    w = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    z0, times = torch.ones(1, dtype=torch.float64), torch.tensor([0.0, 1.0])
+    z = adjoint.first_order(lambda t, z: -w * z, z0, times, [w])
+    with pytest.raises(RuntimeError, match="first derivatives only"):
+        torch.autograd.grad((z * w if weigh else z * z).sum(), w, create_graph=True)

@@ -12,8 +12,8 @@ import torch
 from torch.func import jacrev, jvp, vmap
 
 from sonode_utils import figures
-from sonode_utils.chapters.second_order_forms import Both
 from sonode_utils.ensemble import EnsembleMLP, streams
+from sonode_utils.models import NODE, SONODE
 from sonode_utils.solve import integrate
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "06_interpretability.ipynb"
@@ -24,7 +24,8 @@ TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 @cache
 def chapter():
     """The functions and classes that the notebook defines, and nothing that it runs."""
-    names = {"torch": torch, "jvp": jvp, "seeds": 2, "PIECES": 5, "SUB": 40}
+    names = {"torch": torch, "jvp": jvp, "seeds": 2, "PIECES": 5, "SUB": 40, "NODE": NODE}
+    names |= {"SONODE": SONODE, "EnsembleMLP": EnsembleMLP, "generators": generators}
     for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
         if cell.cell_type == "code":
             for part in ast.parse(cell.source).body:
@@ -33,11 +34,11 @@ def chapter():
     return names
 
 
-@pytest.fixture
-def model():
-    """One ANODE(2) and one SONODE, untrained."""
-    f = EnsembleMLP(4, 4, streams("test", [3, 4])).double().requires_grad_(False)
-    return Both(f, torch.tensor([False, True]))
+@pytest.fixture(params=["ANODE", "SONODE"])
+def model(request):
+    """Two untrained members, made by the notebook's own cell."""
+    untrained = chapter()["untrained"]([3, 4])
+    return untrained[request.param].double().requires_grad_(False)
 
 
 @pytest.fixture
@@ -45,11 +46,14 @@ def states():
     return torch.randn(2, 7, 4, generator=torch.Generator().manual_seed(0)).double()
 
 
-def test_a_sonode_in_the_ensemble_has_its_velocity_for_a_first_row(model, states):
-    field = model.field(0.0, states)
-    assert torch.equal(field[0], model.f(states)[0])
-    assert torch.equal(field[1, :, :2], states[1, :, 2:])
-    assert torch.equal(field[1, :, 2:], model.f(states)[1, :, 2:])
+def test_the_models_take_whole_states_and_only_anode_learns_its_first_row(states):
+    untrained = {name: m.double() for name, m in chapter()["untrained"]([3, 4]).items()}
+    anode, sonode = (m.field(0.0, states) for m in untrained.values())
+    assert torch.equal(anode, untrained["ANODE"].f(states))
+    assert torch.equal(sonode[..., :2], states[..., 2:])
+    assert torch.equal(sonode[..., 2:], untrained["SONODE"].f(states))
+    for model in untrained.values():
+        assert torch.equal(model(states, TIMES).z[0], states)
 
 
 def test_a_gauge_moves_the_augmented_path_and_not_the_motion(model):
@@ -102,10 +106,9 @@ def test_monomials_are_all_products_up_to_their_degree():
 
 def test_two_fields_are_as_far_apart_as_they_differ_where_both_go(states):
     """Mean square over both paths; and each field is no distance from itself."""
-    f = EnsembleMLP(4, 4, streams("test", [5, 6, 5, 6])).double().requires_grad_(False)
-    both = Both(f, torch.tensor([False, False, True, True]))
-    apart = chapter()["distances"](both, states, "ANODE")
-    first, second = f(states.reshape(1, 14, 4).expand(4, -1, -1))[:2]  # on both paths
+    f = EnsembleMLP(4, 4, streams("test", [5, 6])).double().requires_grad_(False)
+    apart = chapter()["distances"](NODE(f), states)
+    first, second = f(states.reshape(1, 14, 4).expand(2, -1, -1))  # on both paths
     own = torch.cat([first[:7], second[7:]])
     squares = [w.square().sum(-1).mean() for w in (first - second, own)]
     assert torch.allclose(apart[0, 1], (squares[0] / squares[1]).sqrt())
@@ -135,10 +138,17 @@ def test_the_sensitivity_is_the_derivative_of_the_motion(model):
 
 
 def test_the_weight_off_the_orbit_vanishes_on_it_and_nowhere_far_away():
-    names = {**chapter(), "ELL": 0.5, "course": torch.zeros(1, 3, 4).double()}
+    names, course = {**chapter(), "ELL": 0.5}, torch.zeros(1, 3, 4).double()
     away = type(names["away"])(names["away"].__code__, names)
-    assert away(torch.zeros(1, 1, 4).double()) == 0
-    assert away(torch.full((1, 1, 4), 2.0).double()) > 0.999
+    assert away(torch.zeros(1, 1, 4).double(), course) == 0
+    assert away(torch.full((1, 1, 4), 2.0).double(), course) > 0.999
+
+
+def test_a_random_push_leaves_the_first_row_of_a_sonode_alone(states):
+    pushes = chapter()["random_pushes"]
+    anode, sonode = (pushes(name)(states) for name in ("ANODE", "SONODE"))
+    assert (sonode[..., :2] == 0).all() and sonode[..., 2:].abs().min() > 0
+    assert anode.abs().min() > 0
 
 
 def test_every_force_that_is_minus_x_on_the_circle_gives_a_sine():
@@ -153,13 +163,13 @@ def test_every_force_that_is_minus_x_on_the_circle_gives_a_sine():
 
 
 def test_the_page_computes_the_error_of_the_force(javascript):
-    f = EnsembleMLP(4, 4, streams("test", [6])).double()
-    weights = figures.mlp_weights(f, 0, outputs=slice(2, 4))
+    f = EnsembleMLP(4, 2, streams("test", [6])).double()
+    weights = figures.mlp_weights(f, 0)
     z, law, typical = [0.4, -1.2, 0.7, 2.0], [[1.01, 0.2], [1.53, 0.6]], 3.0
     call = f'forceError(mlp({json.dumps(weights)}, "elu"), {law}, {typical}, {z})'
     theirs = javascript("force", call)
     state = torch.tensor(z).double()
-    learnt = f(state.expand(1, 1, 4))[0, 0, 2:]
+    learnt = f(state.expand(1, 1, 4))[0, 0]
     k, c = torch.tensor(law).double().unbind(1)
     expected = (learnt + k * state[:2] + c * state[2:]).norm() / typical
     assert theirs == pytest.approx(float(expected.detach()), rel=1e-6)

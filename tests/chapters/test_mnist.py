@@ -8,12 +8,7 @@ import torch.nn.functional as F
 from torchdiffeq import odeint
 
 from sonode_utils.chapters import mnist
-from sonode_utils.chapters.mnist_layers import MODELS, Classifier, Norm, TimeConv
-
-
-def plain(z):
-    """(36, batch, channel) -> (batch, channel, 6, 6)"""
-    return z.permute(1, 2, 0).unflatten(2, (6, 6))
+from sonode_utils.chapters.mnist import MODELS, Classifier
 
 
 def rough_(module):
@@ -33,27 +28,6 @@ def test_the_models_have_the_papers_parameter_counts(model, count):
 def test_an_acceleration_of_position_and_velocity_has_more_parameters_than_the_papers():
     count = sum(p.numel() for p in Classifier("sonode-xv").parameters())
     assert count == 283658 + 64 * 64 * 9 + 2 * 64  # a kernel and a norm for 64 more channels
-
-
-def test_the_convolution_is_torchs_with_t_as_the_first_channel():
-    torch.manual_seed(0)
-    conv, z = TimeConv(5, 7).double(), torch.randn(36, 3, 5).double()
-    with_t = torch.cat([torch.full((3, 1, 6, 6), 0.3, dtype=torch.double), plain(z)], 1)
-    expected = F.conv2d(with_t, conv.weight, conv.bias, padding=1)
-    assert torch.allclose(plain(conv.prepare()(0.3, z)), expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("channels, groups, relu", [(64, 32, True), (65, 65, False)])
-def test_the_norm_and_its_gradients_are_torchs(channels, groups, relu):
-    torch.manual_seed(0)
-    norm, z = rough_(Norm(channels, relu)), 1 + 2 * torch.randn(36, 3, channels).double()
-    inputs = [z.requires_grad_(), norm.weight, norm.bias]
-    ours, theirs = norm(z), F.group_norm(plain(z), groups, norm.weight, norm.bias)
-    theirs = (theirs.relu() if relu else theirs).flatten(2).permute(2, 0, 1)
-    assert torch.allclose(ours, theirs, atol=1e-12)
-    towards = torch.randn_like(ours)
-    for a, b in zip(*(torch.autograd.grad(y, inputs, towards) for y in (ours, theirs))):
-        assert torch.allclose(a, b, atol=1e-10)
 
 
 def written_plainly(classifier, images):
@@ -113,12 +87,14 @@ def test_the_network_lives_wholly_on_the_device_of_its_weights(model):
     """On `meta` nothing is computed, but a tensor elsewhere is an error, as on a GPU."""
     classifier = Classifier(model).to("meta")
     z = classifier.initial_state(torch.zeros(2, 1, 28, 28, device="meta"))
-    logits = classifier.read_out(z + classifier.field()(torch.zeros((), device="meta"), z))
+    logits = classifier.read_out(z + classifier.field(torch.zeros((), device="meta"), z))
     assert logits.shape == (2, 10) and logits.device.type == "meta"
 
 
 def test_an_unknown_model_is_refused():
-    with pytest.raises(ValueError, match="'resnet': choose one of node, sonode, anode"):
+    with pytest.raises(
+        ValueError, match="model accepts node, sonode, anode, sonode-xv; not 'resnet'"
+    ):
         Classifier("resnet")
 
 

@@ -11,7 +11,6 @@ from sonode_utils.chapters import poles
 from sonode_utils.chapters.driven import DrivenModel
 from sonode_utils.ensemble import stream, streams
 from sonode_utils.solvers.parallel import input_at_stages
-from sonode_utils.solvers.scan import first_order_hold
 
 POLES = np.array([-0.02 + 0.1j, -0.02 - 0.1j, -0.3])
 rng = np.random.default_rng(0)
@@ -28,17 +27,6 @@ def simulated(a, b, start, u):
 def test_the_companion_matrix_has_the_given_poles():
     found = np.linalg.eigvals(poles.companion(POLES))
     np.testing.assert_allclose(np.sort_complex(found), np.sort_complex(POLES), atol=1e-12)
-
-
-def test_a_first_order_hold_is_exact_for_straight_inputs():
-    a, b = poles.companion(POLES), np.array([[0.0], [0.5], [2.0]])
-    p, now, after = first_order_hold(a, b, 1.0)
-    z, path = np.array([0.1, -0.2, 0.3]), [0.1]
-    for before, then in zip(U, U[1:]):
-        z = p @ z + now[:, 0] * before + after[:, 0] * then
-        path.append(z[0])
-    expected = simulated(a, np.c_[b, 0 * b], [0.1, -0.2, 0.3], U)
-    np.testing.assert_allclose(path, expected, rtol=0, atol=1e-10 * abs(expected).max())
 
 
 @pytest.mark.parametrize("derivatives", [0, 1, 2])

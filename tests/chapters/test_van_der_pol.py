@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sonode_utils.chapters import van_der_pol
-from sonode_utils.chapters.least_squares import levenberg_marquardt
+from sonode_utils.chapters.least_squares import least_squares
 from sonode_utils.ensemble import EnsembleLinear, streams
 from sonode_utils.models import ANODE, SONODE
 
@@ -167,38 +167,61 @@ def test_the_page_follows_the_oscillator_as_the_solver_does(javascript):
     np.testing.assert_allclose(theirs, solved, atol=1e-4)
 
 
-TIMES = np.linspace(0, 2, 15)
+TIMES = torch.linspace(0, 2, 15, dtype=torch.float64)
 
 
 def decay(theta):
-    """theta[0] exp(theta[1] t): (2, column) -> (time, column); lost where it grows fast."""
-    with np.errstate(over="ignore"):
-        path = theta[0] * np.exp(theta[1] * TIMES[:, None])
-    return np.where(theta[1] > 3, np.nan, path)
+    """theta[0] exp(theta[1] t): (column, 2) -> (column, time); lost where it grows fast."""
+    path = theta[:, :1] * torch.exp(theta[:, 1:] * TIMES)
+    return torch.where(theta[:, 1:] > 3, torch.nan, path)
+
+
+def uniform(low, high, size, seed=0):
+    stream = torch.Generator().manual_seed(seed)
+    return low + (high - low) * torch.rand(size, generator=stream, dtype=torch.float64)
 
 
 def test_least_squares_finds_the_parameters_of_every_member():
-    rng = np.random.default_rng(0)
-    truth = np.stack([rng.uniform(1, 3, 8), rng.uniform(-2, -0.5, 8)])
-    theta, error = levenberg_marquardt(decay, truth * 0.3, decay(truth), iterations=15)
-    np.testing.assert_allclose(theta, truth, rtol=1e-5)
-    assert error.max() < 1e-12
+    truth = torch.stack([uniform(1, 3, 8), uniform(-2, -0.5, 8, seed=1)], 1)
+    theta, losses = least_squares(decay, truth * 0.3, decay(truth), iterations=30)
+    torch.testing.assert_close(theta, truth, rtol=1e-5, atol=0)
+    assert losses[-1].max() < 1e-12
+
+
+def test_a_given_jacobian_leads_to_the_same_optimum():
+    def jacobian(theta):
+        rise = torch.exp(theta[:, 1:] * TIMES)
+        return torch.stack([rise, theta[:, :1] * TIMES * rise], 1)
+
+    data, begin = uniform(-1, 1, (6, 15)), uniform(-1, 1, (6, 2), seed=1)
+    known = {"theta": begin, "data": data, "iterations": 60}
+    ours, theirs = (least_squares(decay, **known, jacobian=j) for j in (None, jacobian))
+    torch.testing.assert_close(ours[1][-1], theirs[1][-1], rtol=1e-8, atol=0)
 
 
 def test_a_lost_member_is_left_alone_and_the_others_go_on():
-    truth = np.array([[2.0, 2.0], [-1.0, -1.0]])
-    begin = np.array([[1.0, 1.0], [-0.3, 9.0]])
-    theta, error = levenberg_marquardt(decay, begin, decay(truth), iterations=15)
-    np.testing.assert_allclose(theta[:, 0], truth[:, 0], rtol=1e-5)
-    assert np.isinf(error[1]) and np.array_equal(theta[:, 1], begin[:, 1])
+    truth = torch.tensor([[2.0, -1.0], [2.0, -1.0]]).double()
+    begin = torch.tensor([[1.0, -0.3], [1.0, 9.0]]).double()
+    theta, losses = least_squares(decay, begin, decay(truth), iterations=30)
+    torch.testing.assert_close(theta[0], truth[0], rtol=1e-5, atol=0)
+    assert losses[-1, 1].isinf() and torch.equal(theta[1], begin[1])
 
 
 def test_a_step_never_makes_a_member_worse():
-    rng = np.random.default_rng(1)
-    data = rng.normal(size=(15, 20))
-    theta = rng.uniform(-2, 2, (2, 20))
-    before = ((decay(theta) - data) ** 2).mean(0)
-    for _ in range(4):
-        theta, error = levenberg_marquardt(decay, theta, data, iterations=1)
-        assert (error <= before).all()
-        before = error
+    theta, data = uniform(-2, 2, (20, 2)), uniform(-2, 2, (20, 15), seed=1)
+    before = (decay(theta) - data).square().mean(1)
+    _, losses = least_squares(decay, theta, data, iterations=8)
+    assert (torch.cat([before[None], losses]).diff(dim=0) <= 0).all()
+
+
+def test_a_member_stands_still_when_it_is_done_and_takes_the_same_steps_alone():
+    """Its theta and all its losses, to the bit, beside others and beside a lost one."""
+    theta, data = uniform(-2, 2, (20, 2)), uniform(-2, 2, (20, 15), seed=1)
+    theta[4, 1] = 9.0  # lost from the start, so that it never stops
+    everyone, losses = least_squares(decay, theta, data, iterations=60)
+    for members in ([7], [4, 7], list(range(10)), list(range(19, -1, -1))):
+        ours, history = least_squares(decay, theta[members], data[members], iterations=60)
+        assert torch.equal(ours, everyone[members])
+        assert torch.equal(history, losses[: len(history), members])
+        assert len(history) == 60 or not losses[len(history) - 1 :, members].diff(dim=0).any()
+    assert len(least_squares(decay, theta[[7]], data[[7]], iterations=60)[1]) < 40

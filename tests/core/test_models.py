@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from sonode_utils import ensemble
 from sonode_utils.chapters import topology
 from sonode_utils.chapters.driven import DrivenModel
-from sonode_utils.chapters.second_order_forms import Both
 from sonode_utils.data import systems
 from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, pad_mask, streams
 from sonode_utils.models import ANODE, NODE, SONODE, HigherOrderNODE, paper_model
@@ -139,9 +138,6 @@ def fusible(name, activation):
         mask = torch.cat([mask, mask[:, :1]], -1)
         f = EnsembleMLP(3, 3, rng, activation=activation, in_mask=mask, out_mask=mask)
         return ANODE(f, augment=1)
-    if name == "Both":
-        f = EnsembleMLP(2, 2, rng, activation=activation)
-        return Both(f, torch.tensor([True, False, False, True]))
     f = EnsembleMLP(4, 2, rng, activation=activation, output="tanh")
     return SONODE(f, EnsembleMLP(2, 2, rng, activation="tanh"))
 
@@ -165,7 +161,7 @@ def relative(a, b):
     return float((a - b).detach().norm() / b.detach().norm())
 
 
-@pytest.mark.parametrize("name", ["NODE", "ANODE", "SONODE", "Both"])
+@pytest.mark.parametrize("name", ["NODE", "ANODE", "SONODE"])
 @pytest.mark.parametrize("activation", ["elu", "tanh", "hardtanh5"])
 def test_a_solve_without_graph_has_the_gradient_of_backpropagation(name, activation):
     model = fusible(name, activation).double()
