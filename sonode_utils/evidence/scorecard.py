@@ -11,7 +11,8 @@ from sonode_utils.evidence.report import CATALOGUE, records_folder
 def load_results(folder: Path | None = None) -> list[dict]:
     """Every notebook's record, in the order of the notebooks."""
     folder = records_folder() if folder is None else Path(folder)
-    return [json.loads(path.read_text("utf8")) for path in sorted(folder.glob("*.json"))]
+    found = [json.loads(path.read_text("utf8")) for path in sorted(folder.glob("*.json"))]
+    return [record for record in found if "notebook" in record]
 
 
 def scorecard(folder: Path | None = None) -> list[dict]:
