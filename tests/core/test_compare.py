@@ -48,6 +48,12 @@ def test_a_shift_differs_and_the_quantity_that_moved_is_named():
     assert re.fullmatch(r"B2 differs: B2 part 1, p = \de-05", said)
 
 
+@pytest.mark.parametrize("n", [9, 10, 20, 100])
+def test_rows_without_any_overlap_differ_from_nine_seeds_on(n):
+    row = rng.normal(size=(1, n))
+    assert p_value(row, row + 100) < 1e-4
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_values_that_moved_down_differ_as_those_that_moved_up(sign):
     assert p_value(SPREAD, SPREAD + 5 * sign) < 1e-4
@@ -73,6 +79,20 @@ def test_one_moved_quantity_among_nine_is_seen_by_the_largest_rank_sum():
     old, new = np.random.default_rng(4).normal(size=(2, 9, 20))
     new[2] += 100
     assert p_value(old, new) < 1e-4 < p_value(old[:, :10], new[:, :10])
+
+
+@pytest.mark.parametrize("shift", [100, -100])
+def test_one_of_many_quantities_is_seen_whichever_way_it_moved(shift):
+    old, new = np.random.default_rng(7).normal(size=(2, 40, 20))
+    new[3] += shift
+    assert p_value(old, new) < 1e-4
+
+
+def test_divisions_that_tie_with_the_one_seen_count():
+    """Three of twenty stand out, all in the new run: as likely as 2 C(17,7) / C(20,10)."""
+    old, new = np.zeros((2, 1, 10))
+    new[0, :3] = 1 / 3
+    assert p_value(old, new) == pytest.approx(2 * 0.2105, rel=0.03)
 
 
 def test_all_quantities_of_a_seed_are_divided_together():
@@ -131,6 +151,9 @@ def test_what_is_not_finite_is_the_largest_and_equal_to_its_like():
     worse = np.full_like(SPREAD, np.nan)
     assert line(record(bad), record(bad)) == "B2 agrees"
     assert "differs" in line(record(SPREAD), record(worse))
+    half = SPREAD[:1].copy()
+    half[:, :5] = np.nan  # above all others, not below
+    assert line(record(half), record(SPREAD[:1] + 9)) == "B2 agrees"
     ranks = module._ranks((1.0, np.inf), (np.inf, 2.0))
     assert ranks[1] == ranks[2] == max(ranks)
 
