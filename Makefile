@@ -48,7 +48,7 @@ reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes),
 	$(BIN)/python tools/update_readme.py
 	@$(MAKE) --no-print-directory book
 
-verify-seeds: .venv/installed  ## judge every claim again with fresh seeds and say which turned (as long as reproduce); FIRST=2000, DOUBLE=1
+verify-seeds: .venv/installed  ## judge every claim again with other seeds and say which words differ (as long as reproduce); FIRST=2000, DOUBLE=1
 	$(BIN)/python tools/verify_seeds.py $(if $(FIRST),--first $(FIRST)) $(if $(DOUBLE),--double) $(NOTEBOOKS)
 
 bench: .venv/installed  ## our training against the reference-style loop, as ratios (ten minutes); KEEP=1 stores them for the book

@@ -5,8 +5,7 @@ addEventListener("DOMContentLoaded", () => {
   if (!switches.length) return;
 
   function show(wanted) {
-    const fits = (row) => wanted === "all" || row.dataset.verdict === wanted
-      || (wanted === "fragile" && "fragile" in row.dataset);
+    const fits = (row) => wanted === "all" || row.dataset.verdict === wanted;
     for (const row of rows) row.hidden = !fits(row);
     for (const section of document.querySelectorAll("section.claims"))
       section.hidden = !section.querySelector("tr[data-verdict]:not([hidden])");

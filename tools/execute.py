@@ -16,9 +16,7 @@ from pathlib import Path
 
 import run_notebook
 from locks import Busy, locked
-
-from sonode_utils.evidence.report import write_whole
-from sonode_utils.evidence.scorecard import cpu_seconds
+from whole import write_whole
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 10  # seconds to wait for a scheduler
@@ -57,7 +55,7 @@ def find(name):
 def last_seconds(name):
     """How long it computed last time, as its record says; 0 where there is none."""
     record = ROOT / f"book/results/{name}.json"
-    return cpu_seconds(json.loads(record.read_text("utf8"))) if record.exists() else 0
+    return json.loads(record.read_text("utf8"))["cpu_seconds"] if record.exists() else 0
 
 
 def task(name, seeds):

@@ -11,8 +11,7 @@ from pathlib import Path
 from browser import chromium, open_page, started
 from build_book import ROOT, jupyter_book
 from vendor import vendor
-
-from sonode_utils.evidence.report import write_whole
+from whole import write_whole
 
 PAGE_OR_FIGURE = re.compile(
     r'id="document-(?P<page>[^"]+)"'

@@ -21,10 +21,11 @@ STARTS = 3  # two kernels that start at once may choose one port, and one of the
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 
-def run(name, text, parameters, records):
+def run(name, text, parameters, records, replaces=True):
     """Execute the notebook's text in a fresh kernel with some parameters replaced.
 
     records: {path in the checkout: content}, what the notebook may read of book/results.
+    replaces: its record will take the place of the stored one, so its claims agree.
     Returns what it made, {path in the checkout: content}: the notebook with its outputs (and
     its own parameters in the source) and the records it saved. Raises RuntimeError with the
     traceback of the cell that failed.
@@ -41,7 +42,7 @@ def run(name, text, parameters, records):
             (checkout / path).parent.mkdir(parents=True, exist_ok=True)
             (checkout / path).write_text(content, "utf8")
         try:
-            execute(notebook, checkout / "notebooks", saved)
+            execute(notebook, checkout / "notebooks", saved, replaces)
         except (CellExecutionError, DeadKernelError) as error:
             raise RuntimeError(f"{name}: {error}") from None
         for cell, before in zip(notebook.cells, source):
@@ -54,9 +55,10 @@ def run(name, text, parameters, records):
     return {**made, f"notebooks/{name}.ipynb": nbformat.writes(notebook) + "\n"}
 
 
-def execute(notebook, here, saved):
+def execute(notebook, here, saved, replaces=True):
     """Run all cells in a fresh kernel; one that dies before the first cell is started again."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "SONODE_RESULTS_DIR": str(saved)}
+    environment |= {"SONODE_REPLACES": "1"} if replaces else {}
     for start in range(1, STARTS + 1):
         client = NotebookClient(
             notebook, timeout=None, kernel_name="python3", record_timing=False,

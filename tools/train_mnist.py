@@ -20,11 +20,12 @@ import torch
 from locks import Busy, locked
 from torch.nn.functional import pad
 from tqdm import tqdm
+from whole import write_whole
 
 from sonode_utils.chapters import mnist
 from sonode_utils.chapters.mnist import MODELS
 from sonode_utils.data.measured import DataMissing, WrongFile
-from sonode_utils.evidence.report import write_json, write_whole
+from sonode_utils.evidence.report import write_json
 
 ROWS = Path(__file__).parents[1] / "book/results/mnist"
 BATCH, TIGHT_IMAGES = 128, 100

@@ -33,7 +33,7 @@ def verdict_table(rows):
     for row in rows:
         if row["verdict"] != "not judged yet":
             statement = f"{row['id']}: {row['statement']}"
-            verdict = f"**{row['verdict']}**" + (" (fragile)" if row["fragile"] else "")
+            verdict = f"**{row['verdict']}**"
             verdict += f", {row['parts']}" if row["verdict"] == "partly" else ""
             lines.append(f"| {statement} | {row['where']} | {verdict} |")
     return "\n".join(lines)

@@ -1,9 +1,8 @@
-"""Judge every claim again with fresh seeds, or in double precision, and say what turned.
+"""Judge every claim again with other seeds, or in double precision, and say what turned.
 
     python tools/verify_seeds.py [--first 1000] [--double] [notebook ...]
 
-Nothing of a notebook is replaced. What its claims came to is kept in
-book/results/fresh/<notebook>.json, from where the scorecard calls a claim fragile.
+Neither notebooks nor book/results are touched: the record goes to _build/other-seeds.
 """
 
 import argparse
@@ -23,7 +22,7 @@ DOUBLE = "\n\n__import__('torch').set_default_dtype(__import__('torch').float64)
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("notebooks", nargs="*", help="names such as 02_parity; all if none")
-    parser.add_argument("--first", type=int, default=1000, help="the first of the fresh seeds")
+    parser.add_argument("--first", type=int, default=1000, help="the first of the other seeds")
     parser.add_argument("--double", action="store_true", help="the same seeds, in float64")
     options = parser.parse_args(arguments)
     names = [execute.find(name) for name in options.notebooks] or execute.known()
@@ -49,14 +48,12 @@ def verify(name, kind):
 
 
 def judge_again(name, kind, before, text, parameters, records):
-    """Run it, keep its verdicts, say which turned, and how many."""
-    files = run_notebook.run(name, text, parameters, records)
+    """Run it, keep its record, say which verdicts turned, and how many."""
+    files = run_notebook.run(name, text, parameters, records, replaces=False)
     after = json.loads(files[f"book/results/{name}.json"])
+    write_json(execute.ROOT / f"_build/other-seeds/{kind}/{name}.json", after)
     verdicts = {claim["id"]: claim["verdict"] for claim in after["claims"]}
-    path = execute.ROOT / f"book/results/fresh/{name}.json"
-    kept = json.loads(path.read_text("utf8")) if path.exists() else {}
-    write_json(path, {**kept, kind: {"date": after["date"], "verdicts": verdicts}})
-    turned = compare(before["claims"], verdicts)
+    turned = changed(before["claims"], verdicts)
     print("\n".join([f"{name}: {len(verdicts)} claims judged again", *turned]), flush=True)
     return len(turned)
 
@@ -72,7 +69,7 @@ def variant(text, kind):
     return json.dumps(notebook), {}
 
 
-def compare(claims, verdicts):
+def changed(claims, verdicts):
     """Which claims turned, in words."""
     return [
         f"  {c['id']}: {c['verdict']}, then {verdicts[c['id']]}"

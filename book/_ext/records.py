@@ -34,40 +34,35 @@ def render(name, folder):
     """One table of the pages as HTML."""
     rows, records = scorecard.scorecard(folder), scorecard.load_results(folder)
     known = {"rows": rows, "counts": scorecard.counts(rows), "records": records}
-    return TEMPLATES.get_template(f"{name}.html").render(**known, **VIEWS[name](rows, records))
+    known |= VIEWS[name](rows, records, folder)
+    return TEMPLATES.get_template(f"{name}.html").render(**known)
 
 
-def groups(rows, records):
+def groups(rows, records, folder):
     names = dict.fromkeys(row["group"] for row in rows)
-    return {
-        "groups": {name: [row for row in rows if row["group"] == name] for name in names},
-        "fragile": sum(bool(row.get("fragile")) for row in rows),
-    }
+    return {"groups": {name: [row for row in rows if row["group"] == name] for name in names}}
 
 
-def status(rows, records):
+def status(rows, records, folder):
     """What the notebooks ran with is mostly the same: it stands once, under a letter."""
     made_with = [
-        ", ".join([record["machine"], *(f"{k} {v}" for k, v in record["versions"].items())])
-        for record in records
+        ", ".join([r["machine"], r["instructions"], *map(" ".join, r["versions"].items())])
+        for r in records
     ]
     letters = dict(zip(dict.fromkeys(made_with), "abcdefghijklmnopqrstuvwxyz"))
-    seconds = [scorecard.cpu_seconds(record) for record in records]
+    seconds = [record["cpu_seconds"] for record in records]
     lines = zip(records, seconds, (letters[text] for text in made_with))
     return {"lines": list(lines), "total": round(sum(seconds)), "letters": letters}
 
 
-def again(rows, records):
-    """Each run of `make verify-seeds`: how many claims it judged again, and which turned."""
-    kinds = {}
-    for row in rows:
-        for kind, verdict in row.get("again", {}).items():
-            turned = kinds.setdefault(kind, [])
-            turned.append((row, verdict) if verdict != row["verdict"] else None)
-    return {"kinds": {kind: kinds[kind] for kind in sorted(kinds)}}
+def comparison(rows, records, folder):
+    """What tools/compare_check.py stored: faults that are seen, re-runs that are not."""
+    path = Path(folder, "comparison.json")
+    return json.loads(path.read_text("utf8")) if path.exists() else {}
 
 
-VIEWS = {"counts": lambda *_: {}, "scorecard": groups, "status": status, "again": again}
+VIEWS = {"counts": lambda *_: {}, "scorecard": groups, "status": status}
+VIEWS["comparison"] = comparison
 
 
 class Quote(SphinxRole):

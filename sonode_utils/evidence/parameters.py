@@ -1,8 +1,4 @@
-"""A notebook's parameters: three profiles of them, and a clear word when one is wrong.
-
-parameters.toml has a table per notebook: the value of each parameter under the profiles
-paper, quick and smoke (as in paper where a profile is silent), and what it accepts.
-"""
+"""A notebook's parameters (parameters.toml): three profiles, and a word when one is wrong."""
 
 import ast
 import difflib
@@ -21,9 +17,14 @@ def apply_profile(notebook: str, namespace: dict) -> str:
     was set by hand and stays. Stops at the first parameter that is wrong, missing or misspelt.
     Returns the profile: quick, smoke, paper (more seeds are allowed), or else "custom".
     """
-    rules, profile = LIMITS[notebook], current_profile()
+    rules, profile = LIMITS[notebook], os.environ.get("SONODE_PROFILE") or "paper"
+    if profile not in PROFILES:
+        raise ValueError(f"SONODE_PROFILE is {profile!r}; it accepts {', '.join(PROFILES)}")
     names = _assigned(namespace.get("In", []))
-    _refuse_strangers(names, rules)
+    for name in [name for name in names if name not in rules]:
+        near = difflib.get_close_matches(name, rules, n=1)
+        hint = (f"did you mean {near[0]}? " if near else "") + "This notebook has "
+        raise ValueError(f"unknown parameter {name}: {hint}{', '.join(rules)}")
     for name, rule in rules.items():
         if name not in namespace:
             raise ValueError(f"parameter {name} is missing; it accepts {accepted(rule)}")
@@ -31,21 +32,11 @@ def apply_profile(notebook: str, namespace: dict) -> str:
             raise ValueError(f"{name} = {namespace[name]!r}: {name} accepts {accepted(rule)}")
     changed = {name for name, rule in rules.items() if namespace[name] != rule["paper"]}
     if profile != "paper":
-        for name in rules.keys() - changed:
-            if names.count(name) < 2:
-                namespace[name] = rules[name].get(profile, rules[name]["paper"])
+        for name in [n for n in rules.keys() - changed if names.count(n) < 2]:
+            namespace[name] = rules[name].get(profile, rules[name]["paper"])
         return profile
-    if namespace["seeds"] >= rules["seeds"]["paper"]:
-        changed -= {"seeds"}
-    return "custom" if changed - {"results_dir"} else "paper"
-
-
-def current_profile() -> str:
-    """The profile that SONODE_PROFILE names; `paper` where it is not set."""
-    name = os.environ.get("SONODE_PROFILE") or "paper"
-    if name not in PROFILES:
-        raise ValueError(f"SONODE_PROFILE is {name!r}; it accepts {', '.join(PROFILES)}")
-    return name
+    more = {"seeds"} if namespace["seeds"] >= rules["seeds"]["paper"] else set()
+    return "custom" if changed - more - {"results_dir"} else "paper"
 
 
 def accepted(rule: dict) -> str:
@@ -59,20 +50,13 @@ def accepted(rule: dict) -> str:
 
 
 def _accepts(rule, value):
-    if "choices" in rule:
-        return value in rule["choices"]
-    if isinstance(rule["paper"], str):
-        return isinstance(value, str)
-    number = isinstance(value, int) and not isinstance(value, bool)
-    return number and rule["least"] <= value <= rule.get("most", value)
+    if type(value) is not type(rule["paper"]) or value not in rule.get("choices", [value]):
+        return False
+    return isinstance(value, str) or rule["least"] <= value <= rule.get("most", value)
 
 
 def _assigned(cells):
-    """The names that were set just before this cell, by cells that hold nothing but literals.
-
-    These are the notebook's own parameters and those that papermill puts after them.
-    cells: the sources of all cells that have run, this one last.
-    """
+    """The names that cells of plain assignments set just before the last cell."""
     names = []
     for source in reversed(cells[:-1]):
         try:
@@ -80,14 +64,5 @@ def _assigned(cells):
             _ = [ast.literal_eval(assignment.value) for assignment in body]
             names += [target.id for assignment in body for target in assignment.targets]
         except (SyntaxError, AttributeError, ValueError):
-            break  # not a cell of plain assignments
+            break
     return names
-
-
-def _refuse_strangers(names, rules):
-    for name in names:
-        if name not in rules:
-            near = difflib.get_close_matches(name, rules, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            known = ", ".join(rules)
-            raise ValueError(f"unknown parameter {name}: {hint}This notebook has {known}")

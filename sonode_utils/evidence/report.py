@@ -5,37 +5,35 @@ import os
 import platform
 import time
 import tomllib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import suppress
 from importlib.metadata import version
 from inspect import cleandoc
 from pathlib import Path
 
 import numpy as np
 
-from sonode_utils.evidence.parameters import apply_profile
-from sonode_utils.evidence.rules import Part, combine, solver_change
+from sonode_utils.evidence.compare import compare, rows_of
+from sonode_utils.evidence.parameters import LIMITS, apply_profile
+from sonode_utils.evidence.rules import EXACT, Part, combine, solver_change
 from sonode_utils.evidence.tables import claim_row, table_html
 
 CATALOGUE = tomllib.loads(Path(__file__).with_name("claims.toml").read_text("utf8"))
 AUTHORS = tomllib.loads(Path(__file__).with_name("authors.toml").read_text("utf8"))
+NAMES = ("torch", "torchdiffeq", "numpy")
+PINS = ("MKL_CBWR", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
 
 
 def begin(notebook: str, namespace: dict) -> "Run":
-    """Check the parameters in the notebook's globals(), apply the profile, start the clock.
-
-    SONODE_PROFILE names the profile: paper (the notebook's own values), quick or smoke.
-    """
+    """Check the parameters in the notebook's globals(), apply the profile, start the clock."""
     profile = apply_profile(notebook, namespace)
-    first, n = namespace.get("first_seed", 0), namespace["seeds"]
-    return Run(notebook, profile, range(first, first + n), namespace["results_dir"])
+    settings = {name: namespace[name] for name in LIMITS[notebook]}
+    first, folder = settings.get("first_seed", 0), settings.pop("results_dir")
+    return Run(notebook, profile, range(first, first + settings["seeds"]), folder, settings)
 
 
 def say(text: str) -> None:
-    """Show a piece of Markdown that this run wrote, numbers and all.
-
-    The common indent of the text is dropped, so that it may be a triple-quoted string.
-    """
+    """Show a piece of Markdown that this run wrote, without the common indent of its lines."""
     from IPython.display import Markdown, display
 
     display(Markdown(cleandoc(text)))
@@ -43,71 +41,58 @@ def say(text: str) -> None:
 
 def records_folder() -> Path:
     """book/results, in the working directory or above it."""
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "book" / "results").is_dir():
-            return folder / "book" / "results"
-    raise FileNotFoundError(
-        f"no folder book/results at {here} or above it: work inside a checkout of the book"
-    )
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (found := folder / "book" / "results").is_dir():
+            return found
+    raise FileNotFoundError("no book/results here or above: work inside a checkout of the book")
 
 
 class Run:
-    """What one notebook computed: values per seed, claims, settings and versions.
+    """What one notebook computed; data: "synthetic", "real" or "simulated"."""
 
-    seeds: the seeds of this run, as a range; data: "synthetic", "real" or "simulated".
-    """
-
-    def __init__(self, notebook: str, profile: str, seeds: range, results_dir: str = ""):
+    def __init__(self, notebook, profile, seeds, results_dir="", settings=None) -> None:
         self.notebook, self.profile, self.seeds = notebook, profile, seeds
-        self.results_dir, self.data = results_dir, "synthetic"
+        self.results_dir, self.settings, self.data = results_dir, settings or {}, "synthetic"
         self.started = time.perf_counter(), time.process_time()
         self.claims: dict[str, dict] = {}
-        self.values: dict[str, list] = {}
+        self.behind: list[tuple] = []  # claim, part, values per seed
+        self.values: dict[str, np.ndarray] = {}
         self.quotes: dict[str, float | str] = {}
-        self.networks: dict[str, object] = {}
+        self.networks: dict[str, object] = {}  # for the playground, saved as play/<name>.json
 
     def use(self, *records) -> None:
         """Say which measured data sets this run is about; one stand-in makes it simulated."""
-        real = all(record.data == "real" for record in records)
-        self.data = "real" if real else "simulated"
-        if not real:
+        self.data = "real" if {record.data for record in records} == {"real"} else "simulated"
+        if self.data == "simulated":
             print("SIMULATED stand-in of the same physics: claims are not judged.")
 
     def record(self, name: str, values):
-        """Keep the values behind a verdict, one per seed (or a table of them); return them."""
-        self.values[name] = _rounded(np.asarray(values, float))
+        """Keep values of this run, one per seed (or a table of them); return them."""
+        self.values[name] = np.array(values, float)
         return values
 
     def quote(self, **numbers) -> None:
         """Keep numbers (or short texts) that pages of the book quote from this run's record."""
-        for name, number in numbers.items():
-            self.quotes[name] = number if isinstance(number, str) else _rounded(float(number))
-
-    def store_networks(self, name: str, data) -> None:
-        """Keep trained networks for the playground: saved as play/<name>.json."""
-        self.networks[name] = data
+        for name, value in numbers.items():
+            self.quotes[name] = value if isinstance(value, str) else _plain(f"{value:.6g}")
 
     def judge(
         self, id: str, parts: Part | dict[str, Part], *, ours: str, paper: str | None = None,
         solves: tuple | None = None, solver_check: float | None = None,
-        trainings: Iterable = (), diverged: int = 0, rejected: int = 0, fragile: bool = False,
+        trainings: Iterable = (), diverged=0, rejected=0, beside: dict[str, Part] | None = None,
     ) -> None:  # fmt: skip
         """Judge a claim of the catalogue by its parts: a Part, or {name: Part}.
 
         ours: what we found, in words and numbers; paper: its number where it has one;
-        solves: (loose, tight), the headline values per seed as trained and at rtol 1e-8, or
-        solver_check: the largest relative change of their medians, worked out already (over
-        1 %: a solver artefact, so `ours` must be the values at 1e-8);
+        solves: (loose, tight), headline values per seed as trained and at rtol 1e-8, or
+        solver_check: the relative change of their medians (over 1 %: `ours` is at 1e-8);
         trainings: what `fit` returned, to count diverged members, or diverged: their number;
-        fragile: True where the verdict is known to turn with fresh seeds.
+        beside: parts that are recorded and compared with no say in the verdict.
         """
-        if id not in CATALOGUE:
-            raise KeyError(f"{id} is no claim of the catalogue (claims.toml)")
-        if id in self.claims:
-            raise ValueError(f"{id} was judged already")
+        if id not in CATALOGUE or id in self.claims:
+            raise ValueError(f"{id} is not in the catalogue (claims.toml), or judged already")
         parts = {"": parts} if isinstance(parts, Part) else parts
-        verdict, count = combine(list(parts.values()))
+        compared, (verdict, count) = parts | (beside or {}), combine([*parts.values()])
         if CATALOGUE[id].get("real_data") and self.data == "simulated":
             verdict = "not judged"
         check = solver_check if solves is None else solver_change(*solves)
@@ -115,83 +100,87 @@ class Run:
             "id": id, "verdict": verdict, "parts": count, "seeds": len(self.seeds),
             "diverged": int(diverged) + sum(int(t.diverged.sum()) for t in trainings),
             "rejected": int(rejected), "paper": paper, "ours": ours,
-            "solver_check": _rounded(check), "solver_artefact": bool(check and check > 0.01),
-            "fragile": fragile,
+            "solver_check": _plain(check), "solver_artefact": bool(check and check > 0.01),
             "detail": {name: f"{p.verdict}: {p.text}" for name, p in parts.items()},
-            "anchor": f"{self.notebook}.html#verdict",
+            "anchor": f"{self.notebook}.html#verdict", "quantities": {},
+            "words": {n: p.verdict for n, p in compared.items() if p.verdict in EXACT},
         }  # fmt: skip
+        for name, part in compared.items():
+            for side, values in part.values.items():
+                self.behind.append((id, f"{name} {side}".strip(), np.array(values, float)))
         print(f"{id}: {verdict}, {count} parts" if len(parts) > 1 else f"{id}: {verdict}")
 
     def table(self) -> object:
         """The verdicts with their numbers, and every part of every claim folded below them."""
         from IPython.display import HTML
 
-        head = ("claim", "paper", "verdict", "what we found")
-        rows = [claim_row({**CATALOGUE[id], **claim}) for id, claim in self.claims.items()]
-        parts = [
-            (claim["id"], name or "the whole", outcome)
-            for claim in self.claims.values()
-            for name, outcome in claim["detail"].items()
-        ]
-        fold = table_html(("claim", "part", "outcome"), parts)
-        return HTML(
-            f"{table_html(head, rows)}<details class='parts'><summary>Every part of every "
-            f"claim: which comparison went which way</summary>{fold}</details>"
-        )
+        claims = self.claims.items()
+        rows = [claim_row(CATALOGUE[id] | claim) for id, claim in claims]
+        parts = [(id, n or "the whole", t) for id, c in claims for n, t in c["detail"].items()]
+        fold = "<summary>Every part of every claim: which comparison went which way</summary>"
+        fold += table_html(("claim", "part", "outcome"), parts)
+        shown = table_html(("claim", "paper", "verdict", "what we found"), rows)
+        return HTML(f"{shown}<details class='parts'>{fold}</details>")
 
     def close(self) -> None:
-        """Write the record, to book/results only with the paper's settings; print the words."""
-        folder = Path(
-            self.results_dir or os.environ.get("SONODE_RESULTS_DIR") or records_folder()
-        )
-        if self.profile == "paper" or folder.resolve().parts[-2:] != ("book", "results"):
-            write_json(folder / f"{self.notebook}.json", self.as_dict())
+        """Write the record, to book/results only with the paper's settings; a line per claim.
+
+        A run that replaces the stored record (there, or by `make reproduce`) agrees with it.
+        """
+        folder = self.results_dir or os.environ.get("SONODE_RESULTS_DIR") or records_folder()
+        folder, record = Path(folder).resolve(), self.as_dict()
+        in_book = folder.parts[-2:] == ("book", "results")
+        replaces = self.profile == "paper" and (in_book or "SONODE_REPLACES" in os.environ)
+        old = record if replaces else None
+        with suppress(FileNotFoundError):  # of the record, or of the whole folder
+            path = records_folder() / f"{self.notebook}.json"
+            old = old or json.loads(path.read_text("utf8"))
+        if self.profile == "paper" or not in_book:
+            write_json(folder / f"{self.notebook}.json", record)
             for name, data in self.networks.items():
                 write_json(folder / "play" / f"{name}.json", data, indent=None)
-        for c in self.claims.values():
-            print(c["id"], "fragile" if c["fragile"] else c["verdict"])
+        print(*(compare(id, old, record) for id in self.claims), sep="\n")
 
     def as_dict(self) -> dict:
         """The record, ready for JSON."""
+        import torch
+
         wall, cpu = self.started
+        names = {row.tobytes(): name for name, row in rows_of(self.values).items()}
+        for id, key, values in self.behind:  # name the rows behind a claim, or record them
+            if (row := values.tobytes()) not in names:
+                names[row] = f"{id} {key}".strip()
+                self.record(names[row], values)
+            self.claims[id]["quantities"][key] = names[row]
         return {
             "notebook": self.notebook, "profile": self.profile, "data": self.data,
-            "seeds": len(self.seeds), "seconds": round(time.perf_counter() - wall),
-            "cpu_seconds": round(time.process_time() - cpu),
-            "date": time.strftime("%Y-%m-%d"),
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-            "versions": {"python": platform.python_version()}
-            | {name: version(name) for name in ("torch", "torchdiffeq", "numpy")},
-            "claims": list(self.claims.values()), "quotes": self.quotes, "values": self.values,
+            "seeds": len(self.seeds), "first_seed": self.seeds[0], "settings": self.settings,
+            "date": time.strftime("%Y-%m-%d"), "seconds": round(time.perf_counter() - wall),
+            "cpu_seconds": round(time.process_time() - cpu), "quotes": self.quotes,
+            "machine": f"{_processor()}, {os.cpu_count()} cores",
+            "instructions": torch.backends.cpu.get_cpu_capability(),
+            "pins": {name: os.environ.get(name) for name in PINS},
+            "versions": {"python": platform.python_version()} | {n: version(n) for n in NAMES},
+            "claims": list(self.claims.values()),
+            "values": {name: _plain(values) for name, values in self.values.items()},
         }  # fmt: skip
-
-
-@contextmanager
-def write_whole(path: Path) -> Iterator[Path]:
-    """A draft to write to; it takes the place of `path` when the block is left in peace.
-
-    Killed at any moment, a process leaves the old file as it was.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")  # a killed writer's draft is written over
-    try:
-        yield draft
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content, indent: int | None = 1) -> None:
     """Write JSON whole or not at all."""
-    with write_whole(path) as draft:
-        draft.write_text(json.dumps(content, indent=indent, allow_nan=False) + "\n", "utf8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")  # a killed writer's draft is written over
+    draft.write_text(json.dumps(content, indent=indent, allow_nan=False) + "\n", "utf8")
+    os.replace(draft, path)
 
 
-def _rounded(values):
-    """Six digits, and None where a number is not finite (JSON has no infinity)."""
-    if values is None:
-        return None
-    if np.ndim(values):
-        return [_rounded(v) for v in values]
-    return float(f"{values:.6g}") if np.isfinite(values) else None
+def _processor():
+    text = "".join(path.read_text("utf8") for path in Path("/proc").glob("cpuinfo"))
+    names = [line.split(": ")[1] for line in text.splitlines() if line[:10] == "model name"]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _plain(values):
+    """Numbers for JSON to the last digit, None where one is not finite."""
+    numbers = np.array(values, float)
+    return np.where(np.isfinite(numbers), numbers, None).tolist()

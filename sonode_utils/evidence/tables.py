@@ -12,18 +12,13 @@ class Html(str):
 
 def table_html(head: Sequence[str], rows: Iterable[Sequence]) -> Html:
     """An HTML table; head: (column,), rows: of the same length. Cells are escaped."""
-    cells = "".join(f'<th scope="col">{_cell(name)}</th>' for name in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    head, *rows = (
+        [c if isinstance(c, Html) else escape(str(c)) for c in r] for r in (head, *rows)
     )
-    return Html(
-        f'<table class="table claims"><thead><tr>{cells}</tr></thead>'
-        f"<tbody>{body}</tbody></table>"
-    )
-
-
-def _cell(value):
-    return value if isinstance(value, Html) else escape(str(value))
+    top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
+    lines = ["<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows]
+    top = f'<table class="table claims"><thead><tr>{top}</tr></thead>'
+    return Html(f"{top}<tbody>{''.join(lines)}</tbody></table>")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence]) -> object:
@@ -33,20 +28,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence]) -> object:
     return HTML(table_html(head, rows))
 
 
-def verdict_html(verdict: str) -> Html:
-    """A verdict as the coloured word that the pages show."""
-    kind = escape(verdict.replace(" ", "-"), quote=True)
-    return Html(f'<span class="verdict verdict-{kind}">{escape(verdict)}</span>')
-
-
 def claim_row(row: dict) -> tuple:
-    """A claim as the cells claim, paper, verdict, what we found.
-
-    row: the catalogue's entry and the record of the claim in one dict.
-    """
-    verdict = verdict_html(row["verdict"])
-    if row.get("fragile"):
-        verdict = Html(f"{verdict}<br><small>fragile: turns with fresh seeds</small>")
+    """The cells claim, paper, verdict, what we found; row: a claim's catalogue and record."""
+    kind = escape(row["verdict"].replace(" ", "-"), quote=True)
+    verdict = Html(f'<span class="verdict verdict-{kind}">{escape(row["verdict"])}</span>')
     small = [_small(part) for part in (row["rule"], row.get("paper"), counted(row))]
     statement = Html(f"<b>{escape(row['id'])}</b> {escape(row['statement'])}{small[0]}")
     where, found = escape(row["where"]), escape(row.get("ours", ""))
@@ -58,18 +43,13 @@ def _small(text):
 
 
 def counted(row: dict) -> str:
-    """How a claim was counted: parts, seeds, divergences, solver check, later runs."""
-    if "parts" not in row:
-        return ""
+    """How a claim was counted: parts, seeds, divergences, solver check."""
     words = [f"{row['parts']} parts"] if not row["parts"].endswith(" of 1") else []
     words += [f"{row['seeds']} seeds", f"{row['diverged']} diverged"]
     words += [f"{row['rejected']} rejected"] if row["rejected"] else []
     if row["solver_check"] is not None:
         artefact = "; over 1 %, so quoted at 1e-8" if row["solver_artefact"] else ""
         words.append(f"solver check {row['solver_check']:.1e}{artefact}")
-    for kind, verdict in row.get("again", {}).items():
-        run = "in float64" if kind == "double" else f"with seeds from {kind} on"
-        words.append(f"{run}: {'the same' if verdict == row['verdict'] else verdict}")
     return ", ".join(words)
 
 

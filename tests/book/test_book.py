@@ -51,31 +51,31 @@ def test_the_readme_shows_the_verdicts_and_the_picture_of_the_records():
 
 @pytest.fixture
 def judged(tmp_path):
-    """A folder with one record: one claim reproduced, one partly and fragile."""
+    """A folder with one record: one claim reproduced, one partly."""
     run = Run("test", "paper", range(10), str(tmp_path))
     run.judge("P1", above([1.0] * 10, 0.5), ours="about 1", solver_check=0.02)
     parts = {"a": below([1.0] * 10, 0.5), "b": above([1.0] * 10, 0.5)}
-    run.judge("P2", parts, ours="", fragile=True, paper="none reaches it")
+    run.judge("P2", parts, ours="", paper="none reaches it")
     run.close()
     return tmp_path
 
 
-def test_the_readme_table_says_the_verdict_the_parts_and_what_is_fragile(judged):
+def test_the_readme_table_says_the_verdict_and_the_parts(judged):
     lines = update_readme.verdict_table(scorecard.scorecard(judged)).splitlines()
     assert [line.split(":")[0] for line in lines[2:]] == ["| P1", "| P2"]
     assert lines[2].endswith("| **reproduced** |")
-    assert lines[3].endswith("| **partly** (fragile), 1 of 2 |")
+    assert lines[3].endswith("| **partly**, 1 of 2 |")
 
 
-def test_the_scorecard_has_a_switch_for_every_verdict_and_for_fragile_claims(judged):
+def test_the_scorecard_has_a_switch_for_every_verdict(judged):
     html = records.render("scorecard", judged)
     rows = scorecard.scorecard(judged)
     switches = re.findall(r'data-show="([^"]+)".*?(\d+)</button>', html)
     assert dict(switches) == {
         "all": str(len(rows)), "not judged yet": str(len(rows) - 2), "reproduced": "1",
-        "partly": "1", "fragile": "1",
+        "partly": "1",
     }  # fmt: skip
-    assert 'id="claim-P2" data-verdict="partly" data-fragile' in html
+    assert 'id="claim-P2" data-verdict="partly"' in html
     assert "none reaches it" in html and "over 1 %, so quoted at 1e-8" in html
     assert 'href="../notebooks/test.html#verdict"' in html and html.count("<tr id=") == len(
         rows
@@ -92,12 +92,16 @@ def test_the_status_page_lists_every_notebook_and_the_sum_of_their_times(judged)
     assert html.count("<td>a</td>") == 2 and html.count("a: ") == html.count("torch ") == 1
 
 
-def test_runs_with_fresh_seeds_are_listed_with_what_turned(judged):
-    again = {"1000": {"date": "", "verdicts": {"P1": "reproduced", "P2": "inconclusive"}}}
-    write_json(judged / "fresh/x.json", again)
-    html = records.render("again", judged)
-    assert re.search(r"<td>seeds from 1000 on</td><td>2</td>\s*<td>P2 \(partly, then", html)
-    assert "P1 (" not in html
+def test_the_comparison_shows_which_faults_it_sees_and_where_it_is_quiet(judged):
+    assert "<tr>" not in records.render("comparison", judged)  # nothing is stored yet
+    seen = {"notebook": "02_parity", "fault": "ten times", "compared": 8}
+    teeth = [seen | {"differ": ["P4 differs: NODE.train_mse[2], p = 2e-05", "P5 differs"]}]
+    quiet = [{"run": "AVX2", "changed": 7, "seeds": 10, "line": "P1 agrees"}]
+    write_json(judged / "comparison.json", {"teeth": teeth, "quiet": quiet})
+    html = records.render("comparison", judged)
+    assert "<td>ten times</td><td>2 of 8</td><td>P4 differs: NODE" in html
+    assert "<td>AVX2</td><td>7 of 10</td><td>P1 agrees</td>" in html
+    assert len(scorecard.load_results(judged)) == 1  # it is no record of a notebook
 
 
 def test_the_intro_counts_every_verdict(judged):

@@ -1,4 +1,4 @@
-"""Work that only one process may do at a time."""
+"""Work that only one process may do at a time, and files that appear whole."""
 
 import subprocess
 import sys
@@ -9,6 +9,7 @@ import pytest
 TOOLS = str(Path(__file__).parents[2] / "tools")
 sys.path.insert(0, TOOLS)
 from locks import Busy, locked  # noqa: E402
+from whole import write_whole  # noqa: E402
 
 HOLD = """
 import sys, time
@@ -39,3 +40,14 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path):
         other.kill()
     with locked(lock, "taken"):
         pass
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "new/file.txt"
+    with write_whole(path) as draft:
+        draft.write_text("all of it")
+    with pytest.raises(OSError, match="full"), write_whole(path) as draft:
+        draft.write_text("ha")
+        raise OSError("full")
+    assert path.read_text() == "all of it"
+    assert [p.name for p in path.parent.iterdir()] == ["file.txt"]

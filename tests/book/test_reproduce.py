@@ -19,7 +19,7 @@ import verify_seeds
 
 SAVE = """
 import json, os, pathlib
-record = {{"profile": "{profile}", "seconds": 1, "seeds": seeds}}
+record = {{"profile": "{profile}", "cpu_seconds": 1, "seeds": seeds}}
 pathlib.Path(os.environ["SONODE_RESULTS_DIR"], "{name}.json").write_text(json.dumps(record))
 """
 
@@ -331,14 +331,14 @@ JUDGED = """
 import json, os, pathlib
 verdict = "reproduced" if first_seed < 1000 else "contradicted"
 claims = [{"id": "P1", "verdict": verdict}, {"id": "P2", "verdict": "holds"}]
-record = {"profile": "custom", "date": "today", "seconds": 1, "claims": claims}
+record = {"profile": "custom", "date": "today", "cpu_seconds": 1, "claims": claims}
 pathlib.Path(os.environ["SONODE_RESULTS_DIR"], "x.json").write_text(json.dumps(record))
 """
 
 
 @pytest.fixture
 def judged(book):
-    """A notebook whose first claim turns with fresh seeds, and its record."""
+    """A notebook whose first claim turns with other seeds, and its record."""
     store(book, "first_seed = 0", JUDGED)
     made = run_notebook.run(*execute.task("x", None))["book/results/x.json"]
     (book / "book/results").mkdir(parents=True)
@@ -346,21 +346,18 @@ def judged(book):
     return book
 
 
-def test_a_claim_that_turns_with_fresh_seeds_is_named_and_kept(judged, capsys):
-    before = (judged / "notebooks/x.ipynb").read_bytes()
+def test_a_claim_that_turns_with_other_seeds_is_named_and_nothing_of_the_book_changes(
+    judged, capsys
+):
+    files = ("notebooks/x.ipynb", "book/results/x.json")
+    before = [(judged / name).read_bytes() for name in files]
     assert verify_seeds.main(["x"]) == 0
     said = capsys.readouterr().out
     assert "P1: reproduced, then contradicted" in said and "1 claims turned" in said
-    kept = json.loads((judged / "book/results/fresh/x.json").read_text())
-    assert kept["1000"]["verdicts"] == {"P1": "contradicted", "P2": "holds"}
-    assert (judged / "notebooks/x.ipynb").read_bytes() == before
-
-
-def test_runs_with_other_seeds_are_kept_beside_each_other(judged):
-    verify_seeds.main(["--first", "10", "x"])
-    verify_seeds.main(["--first", "2000", "x"])
-    kept = json.loads((judged / "book/results/fresh/x.json").read_text())
-    assert [run["verdicts"]["P1"] for run in kept.values()] == ["reproduced", "contradicted"]
+    kept = json.loads((judged / "_build/other-seeds/1000/x.json").read_text())
+    assert kept["claims"][0]["verdict"] == "contradicted"
+    assert [(judged / name).read_bytes() for name in files] == before
+    assert [p.name for p in (judged / "book/results").iterdir()] == ["x.json"]
 
 
 def test_double_precision_reaches_the_notebook(book):
@@ -370,7 +367,7 @@ def test_double_precision_reaches_the_notebook(book):
     assert "torch.float64" in made
 
 
-def test_a_notebook_that_fails_with_fresh_seeds_fails_the_check(judged, capsys):
+def test_a_notebook_that_fails_with_other_seeds_fails_the_check(judged, capsys):
     store(judged, "first_seed = 0", "assert first_seed == 0")
     assert verify_seeds.main(["x"]) == 1
     assert "1 notebooks failed" in capsys.readouterr().out
@@ -380,4 +377,4 @@ def test_two_checks_of_one_notebook_at_once_are_refused_with_a_word(judged, caps
     with execute.one_at_a_time("x"):
         assert verify_seeds.main(["x"]) == 1
     assert "x is being executed by another process" in capsys.readouterr().err
-    assert not (judged / "book/results/fresh").exists()
+    assert not (judged / "_build/other-seeds").exists()
