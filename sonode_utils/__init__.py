@@ -17,12 +17,25 @@ Four rooms surround that core::
 
 Importing the package puts torch on one thread: the book's tensors are small, and a second
 thread makes the same batched solve several times slower. Run two processes instead.
-`SONODE_THREADS` overrides it.
+`SONODE_THREADS` overrides it. On x86-64 with AVX2 it also pins the code paths of the libraries
+(`PINS`), so that the processor does not decide the last digits; a variable that is set already
+stays, and after the first computation a pin comes too late.
 """
 
 import os
+import platform
 
+import numpy as np
 import torch
+
+PINS = {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+
+if (
+    platform.machine() in ("x86_64", "AMD64")
+    and np._core._multiarray_umath.__cpu_features__["AVX2"]
+):
+    for name, value in PINS.items():
+        os.environ.setdefault(name, value)
 
 from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, pad_mask, pick, stream, streams
 from sonode_utils.models import (

@@ -92,22 +92,11 @@ class EnsembleLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         check_input(x, self.weight)
         if len(x) > 1:
-            return SameLayout.apply(torch.baddbmm(self.bias, x, self.weight))
-        # A lone product is computed in another way than one of several: keep it company.
-        twice = (part.repeat(2, 1, 1) for part in (self.bias, x, self.weight))
-        return SameLayout.apply(torch.baddbmm(*twice)[:1])
-
-
-class SameLayout(torch.autograd.Function):
-    """x, and gradients that lie in memory alike, whatever made them: sums depend on that."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad.contiguous()
+            y = torch.baddbmm(self.bias, x, self.weight)
+        else:  # a lone product is computed in another way than one of several: add a second
+            y = torch.baddbmm(*(v.repeat(2, 1, 1) for v in (self.bias, x, self.weight)))[:1]
+        # Back through a view a gradient lies in memory in one way only: sums depend on that.
+        return y.flatten().view(y.shape)
 
 
 def check_input(x: Tensor, weight: Tensor) -> None:

@@ -90,7 +90,8 @@ class DrivenModel(nn.Module):
         self.weight = nn.Parameter(torch.zeros(size, self.learnt, self.features))
         self.bias = nn.Parameter(torch.zeros(size, self.learnt))
         self.start = nn.Parameter(torch.zeros(size, self.d - 1, 2))
-        self.alive, self.nfe = None, 0  # as `fit` expects
+        self.register_buffer("alive", torch.ones(size, dtype=torch.bool))
+        self.nfe: Tensor | int = 0
         self.draw(range(size))
 
     @torch.no_grad()
@@ -118,7 +119,7 @@ class DrivenModel(nn.Module):
             done = solve_parallel(field, z0, u, guess=guess, alive=self.alive, **options)
         else:
             done = affine(field, z0, u, dt=self.dt, alive=self.alive)
-        self.nfe = int(done.nfe.max())
+        self.nfe = done.nfe
         return done
 
     @torch.no_grad()

@@ -1,7 +1,7 @@
 """Second order behaviour in other forms (Prop. 5.1, 5.2), and one model inside another.
 
-Functions f and g take what the book's networks take, z: (member, batch, feature) and a time t:
-(), and treat every point on its own, so that one product J v serves all points at once.
+Functions f and g take what the book's networks take, z: (member, batch, feature) and a time t
+for each member, (member, 1, 1), and treat every point on its own, so that one product J v serves all points at once.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,11 @@ def second_order_anode(F: Callable, f: Callable, d: int) -> Callable:
         v = F(x, a, t)
         return torch.cat([v, torch.linalg.pinv(F_a) @ (f(x, v, t) - F_x @ v - F_t)])
 
-    return lambda t, z: vmap(vmap(one, (0, None)), (0, None))(z, t)
+    def field(t, z):
+        times = torch.as_tensor(t).to(z).expand(*z.shape[:2], 1)[..., 0]
+        return vmap(vmap(one))(z, times)
+
+    return field
 
 
 def with_gauge(F: Callable, phi: Callable) -> Callable:

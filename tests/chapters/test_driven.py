@@ -157,7 +157,7 @@ def driven_by(kind, seeds, cubic, dtype):
     """Models with stable starts, whoever stands beside them, and what they are trained on."""
     u = input_at_stages(3 * excitation(150).to(dtype))
     x = truth(known().to(dtype), u)
-    model = DrivenModel(kind, seeds, cubic=cubic).to(dtype)
+    model = DrivenModel(kind, streams("test", seeds), cubic=cubic).to(dtype)
     stable_start(model, x[0], u)
     return model, x, u
 

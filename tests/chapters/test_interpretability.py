@@ -4,6 +4,7 @@ import ast
 import json
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -25,7 +26,8 @@ TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 def chapter():
     """The functions and classes that the notebook defines, and nothing that it runs."""
     names = {"torch": torch, "jvp": jvp, "seeds": 2, "PIECES": 5, "SUB": 40, "NODE": NODE}
-    names |= {"SONODE": SONODE, "EnsembleMLP": EnsembleMLP, "generators": generators}
+    names |= {"SONODE": SONODE, "EnsembleMLP": EnsembleMLP, "streams": streams}
+    names["run"] = SimpleNamespace(seeds=range(2))
     for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
         if cell.cell_type == "code":
             for part in ast.parse(cell.source).body:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torchdiffeq import odeint
 
 from sonode_utils import ensemble
 from sonode_utils.chapters import topology
@@ -13,6 +14,7 @@ from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, pad_mask, streams
 from sonode_utils.models import ANODE, NODE, SONODE, HigherOrderNODE, paper_model
 from sonode_utils.solve import integrate
 from sonode_utils.solvers import fields
+from sonode_utils.train import planning
 
 ENDS = torch.tensor([0.0, 1.0])
 
@@ -157,6 +159,14 @@ def both_ways(model, times, rtol=1e-4):
         yield path, [p.grad.clone() for p in model.parameters()]
 
 
+def without_graph(z):
+    """Whether a solve's gradient walks the tape instead of a graph."""
+    node = z.grad_fn
+    while node is not None and not node.name().startswith("Solve"):
+        node = node.next_functions[0][0] if node.next_functions else None
+    return node is not None
+
+
 def relative(a, b):
     return float((a - b).detach().norm() / b.detach().norm())
 
@@ -167,17 +177,18 @@ def test_a_solve_without_graph_has_the_gradient_of_backpropagation(name, activat
     model = fusible(name, activation).double()
     times = torch.linspace(0, 4, 9).double()  # more than one output in some steps
     (plain, expected), (fused, gradients) = both_ways(model, times)
-    assert fused.z.grad_fn.name().startswith("Solve") and fused.nfe == plain.nfe
-    assert relative(fused.z, plain.z) < 1e-13
+    assert without_graph(fused.z) and torch.equal(fused.nfe, plain.nfe)
+    assert relative(fused.z, plain.z) < 1e-11
     for ours, theirs in zip(gradients, expected):
-        assert relative(ours, theirs) < 1e-12
+        assert relative(ours, theirs) < 1e-10
 
 
 def test_many_values_go_through_elu_as_few_do():
     h = torch.linspace(-30, 30, 40_001).double().view(1, 1, -1)
     h[0, 0, :3] = torch.tensor([-torch.inf, torch.inf, torch.nan])
     expected = torch.nn.functional.elu(h)
-    ours = fields._activate(torch.nn.ELU(), h.clone(), {})
+    ours = h.clone()
+    fields._activate(torch.nn.ELU(), ours, torch.empty_like(h))
     torch.testing.assert_close(ours, expected, rtol=0, atol=3e-16, equal_nan=True)
 
 
@@ -202,11 +213,154 @@ def test_without_a_graph_too_members_that_are_out_stand_still():
     times = torch.linspace(0, 3, 4).double()
     (plain, expected), (fused, gradients) = both_ways(model, times)
     assert fused.failed.tolist() == plain.failed.tolist() == [False, False, True, False]
-    assert fused.nfe == plain.nfe
-    assert torch.equal(fused.z[0, 1], fused.z[-1, 1])
+    assert fused.nfe[[0, 1, 3]].tolist() == plain.nfe[[0, 1, 3]].tolist()
+    assert fused.nfe[1] == 0 and torch.equal(fused.z[0, 1], fused.z[-1, 1])
     for ours, theirs in zip(gradients, expected):
-        assert relative(ours[[0, 3]], theirs[[0, 3]]) < 1e-12
+        assert relative(ours[[0, 3]], theirs[[0, 3]]) < 1e-10
         assert (ours[1] == 0).all()
+
+
+def every_activation():
+    """All of torch's activations that need no arguments and give back the shape they get."""
+    for name in sorted(torch.nn.modules.activation.__all__):
+        kind = getattr(torch.nn, name)
+        try:
+            made = kind()
+            if made(torch.zeros(2, 3, 4)).shape == (2, 3, 4) and "RReLU" != name:
+                yield pytest.param(kind, id=name)
+        except (TypeError, RuntimeError, IndexError):
+            continue
+
+
+@pytest.mark.parametrize("kind", every_activation())
+@pytest.mark.parametrize("batch", [1, 3])
+def test_the_gradient_is_right_with_any_activation_of_torch(kind, batch):
+    model = NODE(EnsembleMLP(2, 2, streams("test", range(2)))).double()
+    model.f.layers[1] = kind().double()
+    x0 = torch.randn(2, batch, 2, generator=torch.Generator().manual_seed(1)).double()
+    parameters = [p for layer in model.f.layers[0::2] for p in layer.parameters()]
+    ours, theirs = (
+        torch.autograd.grad(z.sin().sum(), parameters, allow_unused=True)
+        for z in (model(x0, ENDS).z, integrate(lambda t, z: model.f(z), x0, ENDS).z)
+    )
+    for a, b in zip(ours, theirs):
+        assert (a is None and b is None) or relative(a, b) < 1e-10 or float(b.norm()) == 0
+
+
+def test_the_gradient_with_a_graph_is_that_of_torchdiffeq():
+    model = fusible("SONODE", "tanh").double()
+    z0 = model.initial_state(torch.ones(4, 3, 2).double())[:1].detach()
+    times = torch.linspace(0, 2, 5).double()
+
+    def field(t, z):
+        return model.field(t, z.expand(4, -1, -1))[:1]
+
+    ours = integrate(field, z0, times, rtol=1e-8, atol=1e-8).z
+    theirs = odeint(field, z0, times, rtol=1e-8, atol=1e-8, method="dopri5")
+    gradients = [
+        torch.autograd.grad(z.sin().sum(), [*model.f.parameters()]) for z in (ours, theirs)
+    ]
+    for a, b in zip(*gradients):
+        assert relative(a[:1], b[:1]) < 1e-7
+
+
+class Doubled(EnsembleLinear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def changed(how):
+    """A NODE whose network computes something else than its layers' weights say."""
+    model = NODE(EnsembleMLP(2, 2, streams("test", range(2)))).double()
+    first = model.f.layers[0]
+    if how == "a layer of another class":
+        model.f.layers[0].__class__ = Doubled
+    elif how == "ELU(0.5)":
+        model.f.layers[1] = torch.nn.ELU(0.5)
+    elif how == "a hook":
+        first.register_forward_hook(lambda module, args, y: 2 * y)
+    elif how == "a hook before":
+        first.register_forward_pre_hook(lambda module, args: (2 * args[0],))
+    elif how == "a parametrisation":
+        torch.nn.utils.parametrize.register_parametrization(first, "weight", Twice())
+    elif how == "a forward of its own":
+        model.f.forward = lambda z, t=None: 2 * EnsembleMLP.forward(model.f, z)
+    elif how == "a field of its own":
+        model.field = lambda t, z: 2 * NODE.field(model, t, z)
+    elif how == "a layer less":
+        del model.f.layers[1]
+    return model
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+@pytest.mark.parametrize("how", [
+    "a layer of another class", "ELU(0.5)", "a hook", "a hook before", "a parametrisation",
+    "a forward of its own", "a field of its own", "a layer less",
+])  # fmt: skip
+def test_the_way_without_a_graph_is_taken_only_for_networks_it_knows(how):
+    model = changed(how)
+    x0 = torch.randn(2, 3, 2, generator=torch.Generator().manual_seed(1)).double()
+    model(x0, ENDS).z.sin().sum().backward()
+    gradients = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    integrate(lambda t, z: model.field(t, z), x0, ENDS).z.sin().sum().backward()
+    for ours, p in zip(gradients, model.parameters()):
+        assert relative(ours, p.grad) < 1e-12
+
+
+def test_a_hook_of_all_modules_is_called():
+    model = NODE(EnsembleMLP(2, 2, streams("test", range(2)))).double()
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda m, a, y: None)
+    try:
+        assert not without_graph(model(torch.ones(2, 3, 2).double(), ENDS).z)
+    finally:
+        handle.remove()
+    assert without_graph(model(torch.ones(2, 3, 2).double(), ENDS).z)
+
+
+def test_a_long_solve_in_a_training_has_the_gradient_of_backpropagation():
+    """More passes than lie together in memory, in buffers that were used before."""
+    model = fusible("SONODE", "elu").double()
+    x0, times = torch.ones(4, 1, 2).double(), torch.linspace(0, 9, 40).double()
+
+    def gradient(solve, rtol):
+        z = solve(x0, times, rtol=rtol, atol=rtol).z
+        return torch.autograd.grad(z.sin().sum(), [*model.parameters()])
+
+    def with_graph(x0, times, **tolerances):
+        z0 = model.initial_state(x0)
+        return integrate(lambda t, z: model.field(t, z), z0, times, **tolerances)
+
+    with planning(model):
+        for rtol in (1e-8, 1e-3, 1e-6):  # long, short, long again
+            gradient(model, rtol)
+            model.plan.taken = None  # the same steps by both ways
+            for ours, theirs in zip(gradient(model, rtol), gradient(with_graph, rtol)):
+                assert relative(ours, theirs) < 1e-7
+
+
+@pytest.mark.parametrize(
+    "x0, error, words",
+    [
+        (torch.ones(3, 4, 2), ValueError, r"x must be \(2, batch, 2\), not \(3, 4, 2\)"),
+        (torch.ones(2, 4, 3), ValueError, r"x must be \(2, batch, 2\)"),
+        (torch.ones(2, 4, 2).double(), TypeError, "x must be torch.float32"),
+    ],
+)
+def test_an_input_that_does_not_fit_the_network_is_named(x0, error, words):
+    f = EnsembleMLP(2, 2, streams("test", range(2)))
+    for use in (f, lambda x: NODE(f)(x, ENDS)):
+        with pytest.raises(error, match=words):
+            use(x0)
+
+
+def test_an_unknown_activation_is_named_with_those_there_are():
+    with pytest.raises(ValueError, match="activation and output accept 'elu', 'tanh'"):
+        EnsembleMLP(2, 2, streams("test", [0]), activation="relu")
 
 
 def test_a_field_of_ones_own_is_not_taken_for_a_network():

@@ -295,7 +295,7 @@ def test_a_second_derivative_of_a_solve_without_a_graph_is_refused():
         gradient.sum().backward()
 
 
-@pytest.mark.parametrize("shape", [(3,), (3, 1), (4, 2, 2), (3, 1, 5, 1)])
+@pytest.mark.parametrize("shape", [(3,), (3, 1), (4, 2, 2), (3, 2, 5, 1)])
 def test_mse_refuses_a_target_that_would_be_spread_out_by_mistake(shape):
     with pytest.raises(ValueError, match="target must have the shape"):
         mse(torch.zeros(3, 4, 5, 2), torch.zeros(shape))
