@@ -25,17 +25,14 @@ stays, and after the first computation a pin comes too late.
 import os
 import platform
 
-import numpy as np
 import torch
+from numpy._core._multiarray_umath import __cpu_features__  # type: ignore[import]
 
 PINS = {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 
-if (
-    platform.machine() in ("x86_64", "AMD64")
-    and np._core._multiarray_umath.__cpu_features__["AVX2"]
-):
-    for name, value in PINS.items():
-        os.environ.setdefault(name, value)
+if platform.machine() in ("x86_64", "AMD64") and __cpu_features__["AVX2"]:
+    for _name, _value in PINS.items():
+        os.environ.setdefault(_name, _value)
 
 from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, pad_mask, pick, stream, streams
 from sonode_utils.models import (

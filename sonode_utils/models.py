@@ -17,11 +17,11 @@ from sonode_utils.solve import TIGHT, integrate
 
 
 class Trajectory(NamedTuple):
-    """x: (time, member, batch, d) and the full state z; nfe evaluations; failed: (member,)."""
+    """x: (time, member, batch, d) and the full state z; nfe, failed: (member,)."""
 
     x: Tensor
     z: Tensor
-    nfe: int
+    nfe: Tensor
     failed: Tensor
 
 
@@ -32,7 +32,7 @@ class NODE(nn.Module):
 
     def __init__(self, f: Callable):
         super().__init__()
-        self.f, self.nfe = f, 0
+        self.f, self.nfe = f, torch.tensor(0)
         self.plan = None  # a `StepPlan` while `fit` trains
         weights = list(f.parameters()) if isinstance(f, nn.Module) else []
         everyone = torch.ones(len(weights[0]), dtype=torch.bool) if weights else None

@@ -78,6 +78,8 @@ class DrivenModel(nn.Module):
     inputs: channels of u; dt: time between samples.
     """
 
+    alive: Tensor
+
     def __init__(
         self, kind: str, rng: Streams, *, inputs: int = 1, cubic: bool = False,
         dt: float = 1.0,
@@ -91,7 +93,7 @@ class DrivenModel(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size, self.learnt))
         self.start = nn.Parameter(torch.zeros(size, self.d - 1, 2))
         self.register_buffer("alive", torch.ones(size, dtype=torch.bool))
-        self.nfe: Tensor | int = 0
+        self.nfe = torch.tensor(0)
         self.draw(range(size))
 
     @torch.no_grad()

@@ -1,7 +1,7 @@
 """Second order behaviour in other forms (Prop. 5.1, 5.2), and one model inside another.
 
-Functions f and g take what the book's networks take, z: (member, batch, feature) and a time t
-for each member, (member, 1, 1), and treat every point on its own, so that one product J v serves all points at once.
+Functions f and g take what the book's networks take, z: (member, batch, feature) and the time
+t: (member, 1, 1), and treat every point on its own: one product J v serves all points.
 """
 
 from collections.abc import Callable

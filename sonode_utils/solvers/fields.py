@@ -67,7 +67,8 @@ class Network:
     timed = False
 
     def __init__(self, mlp: nn.Module, z0: Tensor):
-        self.linear, self.activations = list(mlp.layers[0::2]), list(mlp.layers[1::2])
+        layers = list(mlp.layers)  # type: ignore[arg-type]
+        self.linear, self.activations = layers[0::2], layers[1::2]
         self.parameters = [p for layer in self.linear for p in (layer.weight, layer.bias)]
         self.members, self.batch, self.features = z0.shape
         self.d = self.linear[-1].bias.shape[-1]
