@@ -15,10 +15,10 @@ any other field autograd does it (`Graph`).
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from sonode_utils.solvers.clocks import ALPHA, BETA, QUARTIC, Clocks, fifth_root
 from sonode_utils.solvers.fields import FusedMLP, PlainField, RowMLP
+from sonode_utils.solvers.scan import first_derivatives_only
 
 CHUNK = 16  # passes that lie together in memory, for outputs to be one gather over them
 
@@ -309,8 +309,8 @@ class Solve(torch.autograd.Function):
         return lease.tape.field.read(lease.tape.solve(z0, *options))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad):
+        first_derivatives_only()
         _ = ctx.saved_tensors  # raises if a parameter was changed, or the graph was freed
         tape = ctx.lease.tape
         field = tape.field

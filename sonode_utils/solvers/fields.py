@@ -82,8 +82,7 @@ class Network:
 class FusedMLP(Network):
     """A network's field by batched products, feature before batch: (member, feature, batch).
 
-    The last layer has rows of zeros for the features that are derivatives of others, and a
-    lone member or a lone feature has an idle one beside it.
+    A lone member or a lone feature has an idle one beside it.
     """
 
     real = ...
@@ -93,13 +92,14 @@ class FusedMLP(Network):
         members, width = max(2, self.members), max(2, self.features)
         self.shape = members, width, self.batch
         self.clock = members, 1, self.batch if per_row else 1
-        sizes = [width, *(layer.bias.shape[-1] for layer in self.linear[:-1]), width]
+        hidden = [layer.bias.shape[-1] for layer in self.linear[:-1]]
+        sizes = [width, *hidden, max(2, self.d)]
         pairs = list(zip(sizes[1:], sizes))
         self.weights = [z0.new_zeros(members, *pair) for pair in pairs]  # (member, out, in)
         self.biases = [z0.new_zeros(members, n, 1) for n in sizes[1:]]
         self.back = [z0.new_zeros(members, *pair[::-1]) for pair in pairs]
         self.scratch, self.errors = (
-            [z0.new_empty(members, n, self.batch) for n in sizes[1:]] for _ in "ab"
+            [z0.new_zeros(members, n, self.batch) for n in sizes[1:]] for _ in "ab"
         )
         self.grads = [torch.empty_like(w) for w in (*self.weights, *self.biases)]
         self.load()
@@ -114,10 +114,8 @@ class FusedMLP(Network):
 
     def _own(self, i, weight, bias):
         """What of the padded layer i is the network's own."""
-        begin = self.shift if i == len(self.linear) - 1 else 0
-        rows = slice(begin, begin + self.linear[i].bias.shape[-1])
-        columns = self.linear[i].weight.shape[1]
-        return weight[: self.members, rows, :columns], bias[: self.members, rows]
+        n_in, n_out = self.linear[i].weight.shape[1:]
+        return weight[: self.members, :n_out, :n_in], bias[: self.members, :n_out]
 
     def lay(self, z):
         state = z.new_zeros(*z.shape[:-3], *self.shape)
@@ -156,48 +154,49 @@ class FusedEvaluation:
     """out = field(z); grad, with respect to out, is spent on to_z and the field's grads."""
 
     def __init__(self, field, z, out, grad=None, to_z=None):
-        self.field, n = field, len(field.linear)
-        inside = [torch.empty_like(room) for room in field.scratch[:-1]]
-        plain = type(field.activations[-1]) is nn.Identity
-        last = out if plain else torch.empty_like(out)
+        n, d, own = len(field.linear), field.d, slice(field.shift, field.features)
+        inside = [torch.empty_like(room) for room in field.scratch]
+        plain = type(field.activations[-1]) is nn.Identity and not field.shift
+        self.direct = plain and out.shape == inside[-1].shape
+        if self.direct:
+            inside[-1] = out
+        inputs = [z, *inside[:-1]]
         self.layers = list(zip(
-            field.activations, field.biases, field.weights, [z, *inside], [*inside, last],
-            field.scratch,
+            field.activations, field.biases, field.weights, inputs, inside, field.scratch
         ))  # fmt: skip
-        self.result = None if plain else (out, last)
-        self.shift = None
-        if field.shift:
-            self.shift = out[:, : field.shift], z[:, field.d : field.features]
+        self.end = out[:, own], inside[-1][:, :d]
+        self.shift = (out[:, : field.shift], z[:, d : field.features]) if field.shift else None
         if grad is None:
             return
-        self.grad, to = grad, [to_z, *field.errors]
+        last = grad if self.direct else field.errors[-1]
+        self.to_end, self.grad = (last[:, :d], grad[:, own]), last
         self.back = list(zip(
-            field.activations, [*inside, last], field.grads[:n], field.grads[n:],
-            [x.transpose(1, 2) for x in (z, *inside)], field.back, to, field.scratch,
+            field.activations, inside, field.grads[:n], field.grads[n:],
+            [x.transpose(1, 2) for x in inputs], field.back, [to_z, *field.errors],
+            field.scratch,
         ))[::-1]  # fmt: skip
-        if field.shift:
-            self.shifted = to_z[:, field.d : field.features], grad[:, : field.shift]
+        self.to_shift = to_z[:, d : field.features], grad[:, : field.shift]
 
     def value(self, t):
         for activation, bias, weight, x, y, scratch in self.layers:
             torch.baddbmm(bias, weight, x, out=y)
             _activate(activation, y, scratch)
-        if self.result is not None:
-            self.result[0].copy_(self.result[1])
-        if self.shift is not None:
+        if not self.direct:
+            self.end[0].copy_(self.end[1])
+        if self.shift:
             self.shift[0].copy_(self.shift[1])
 
     def pull(self):
         grad = self.grad
-        if self.shift is not None:
-            kept = self.shifted[1].clone()
+        if not self.direct:
+            self.to_end[0].copy_(self.to_end[1])
         for activation, y, weight, bias, x, back, to, scratch in self.back:
             _through(activation, y, grad, scratch)
             weight.baddbmm_(grad, x)
             bias.add_(grad.sum(2, keepdim=True))
             grad = torch.bmm(back, grad, out=to)
-        if self.shift is not None:
-            self.shifted[0].add_(kept)
+        if self.shift:
+            self.to_shift[0].add_(self.to_shift[1])
 
 
 class RowMLP(Network):

@@ -290,9 +290,8 @@ def test_backward_twice_needs_retain_graph_and_then_gives_the_same_gradient():
 def test_a_second_derivative_of_a_solve_without_a_graph_is_refused():
     model, x = NODE(EnsembleMLP(2, 2, streams("weights", [0, 1]))), data([0, 1])
     loss = mse(model(x, TIMES).x[-1], -x).sum()
-    (gradient,) = torch.autograd.grad(loss, model.f.layers[0].weight, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
+    with pytest.raises(RuntimeError, match="first derivatives only"):
+        torch.autograd.grad(loss, model.f.layers[0].weight, create_graph=True)
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 1), (4, 2, 2), (3, 2, 5, 1)])
