@@ -188,7 +188,7 @@ def test_many_values_go_through_elu_as_few_do():
     h[0, 0, :3] = torch.tensor([-torch.inf, torch.inf, torch.nan])
     expected = torch.nn.functional.elu(h)
     ours = h.clone()
-    fields._activate(torch.nn.ELU(), ours, torch.empty_like(h))
+    fields.activate(torch.nn.ELU(), ours, torch.empty_like(h))
     torch.testing.assert_close(ours, expected, rtol=0, atol=3e-16, equal_nan=True)
 
 
