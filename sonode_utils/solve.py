@@ -5,17 +5,16 @@ method of torchdiffeq does its own solving, by name.
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torchdiffeq import odeint
 
 from sonode_utils.ensemble import check_input, exactly_known
 from sonode_utils.solvers.clocks import StepPlan
 from sonode_utils.solvers.dopri5 import dopri5
+from sonode_utils.solvers.library import solve_by_library
 
 TIGHT = {"rtol": 1e-8, "atol": 1e-8}  # tolerances at which headline values are quoted
 
@@ -63,7 +62,13 @@ def integrate(
     if clocks[-1].flatten()[0] < clocks[0].flatten()[0]:
         field, clocks, network = _reversed(field), -clocks, None
     if method != "dopri5":
-        return _library(field, z0, clocks, method, rtol, atol, alive, features, options)
+        if times.dim() > 1:
+            raise ValueError(f"times must be (time,) for {method}: only dopri5 has own clocks")
+        z, count, out = solve_by_library(
+            field, z0, clocks, alive, features, method=method, rtol=rtol, atol=atol,
+            options=options,
+        )  # fmt: skip
+        return _solution(z, torch.full((members,), count), out)
     if options:
         raise TypeError(f"dopri5 accepts rtol, atol and max_steps, not {', '.join(options)}")
     begin, shape = float(clocks.flatten()[0]), (len(times), members, -1)
@@ -82,52 +87,6 @@ def _solution(z, nfe, failed):
     if failed.any():
         z = torch.where(failed[:, None, None], torch.nan, z)
     return Solution(z, nfe, failed)
-
-
-def _library(field, z0, times, method, rtol, atol, alive, features, options):
-    """torchdiffeq's own solve, begun again without the member that broke it off."""
-    if times.dim() > 1:
-        raise ValueError(
-            f"times must be (time,) for {method}; only dopri5 has clocks of its own"
-        )
-    guard = SharedStep(field, z0, alive.to(z0.device), features)
-    options, times = {"norm": guard.norm, **options}, times.to(z0)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".*[Uu]nexpected arg")
-        while True:
-            try:
-                begin = torch.where(guard.failed[:, None, None], 0, z0)
-                z = odeint(
-                    guard, begin, times, rtol=rtol, atol=atol, method=method, options=options
-                )
-                return _solution(z, torch.full((len(z0),), guard.nfe), guard.failed)
-            except UserWarning as unknown:
-                raise TypeError(f"{method} does not know an option: {unknown}") from None
-            except AssertionError:  # a step size that underflows, or a state not finite
-                worst = guard.alive & (guard.errors == guard.errors.max())
-                if guard.errors.max() <= 1 or not worst.any():
-                    raise
-                guard.alive, guard.failed = guard.alive & ~worst, guard.failed | worst
-
-
-class SharedStep:
-    """A field for torchdiffeq: counted, with members that stand still, and the norm of the
-    worst member, so that nobody is solved less accurately than alone."""
-
-    def __init__(self, field, z0, alive, features):
-        self.field, self.alive, self.nfe = field, alive, 0
-        self.size = (features * z0.shape[1]).to(z0)
-        self.failed, self.errors = torch.zeros_like(alive), 0 * self.size
-
-    def __call__(self, t, z, perturb=None):
-        self.nfe += 1
-        return torch.where(self.alive[:, None, None], self.field(t, z), 0)
-
-    def norm(self, z):
-        errors = (z.square().sum((1, 2)) / self.size).sqrt()
-        errors = torch.where(self.alive, errors, 0).nan_to_num(torch.inf, torch.inf)
-        self.errors = errors.detach()
-        return errors.max()
 
 
 def _check(z0, times, rtol, atol):
