@@ -55,7 +55,7 @@ def fifth_root(x: np.ndarray) -> np.ndarray:
     return torch.from_numpy(x).log().mul_(-0.2).exp_().numpy()
 
 
-def growth(error: np.ndarray) -> np.ndarray:
+def step_factor(error: np.ndarray) -> np.ndarray:
     """The next step as a multiple of this one."""
     return np.minimum(np.maximum(0.9 * fifth_root(error), np.where(error < 1, 1, 0.2)), 10)
 
@@ -70,7 +70,7 @@ def plan_steps(taken, whole: np.ndarray) -> np.ndarray:
         return np.zeros((0, len(whole)))
     lengths, errors = (np.pad(values, ((1, 0), (0, 0))) for values in taken)
     ends = lengths.cumsum(0)
-    needed = np.where(lengths > 0, 1 / growth(errors), 0).cumsum(0)  # steps, up to there
+    needed = np.where(lengths > 0, 1 / step_factor(errors), 0).cumsum(0)  # steps, up to there
     total = _interpolate(whole[None], ends, needed)[0]
     count = np.ceil(total)
     share = np.minimum(np.arange(count.max() + 1)[:, None], count) * (
@@ -147,7 +147,7 @@ class Clocks:
 
     def _allowed(self, h, error):
         """How far the last error lets a clock go, but not beyond the next mark of its plan."""
-        allowed = np.maximum(h * growth(error), self.smallest)
+        allowed = np.maximum(h * step_factor(error), self.smallest)
         if not len(self.marks):
             return allowed
         reached = np.minimum((self.marks <= self.t * (1 + 1e-12)).sum(0), len(self.marks) - 1)

@@ -11,7 +11,7 @@ from torchdiffeq._impl.misc import _optimal_step_size
 from sonode_utils.ensemble import streams
 from sonode_utils.models import paper_model
 from sonode_utils.solve import integrate, reversal_error
-from sonode_utils.solvers.clocks import StepPlan, growth, plan_steps
+from sonode_utils.solvers.clocks import StepPlan, plan_steps, step_factor
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 TIMES = torch.linspace(0, 2, 7, dtype=torch.float64)
@@ -320,7 +320,7 @@ def test_the_step_rule_is_torchdiffeqs():
         theirs = _optimal_step_size(
             *torch.tensor([1.0, error, 0.9, 10.0, 0.2, 5], dtype=torch.float64)
         )
-        assert growth(np.array([error]))[0] == pytest.approx(float(theirs), rel=1e-12)
+        assert step_factor(np.array([error]))[0] == pytest.approx(float(theirs), rel=1e-12)
 
 
 def planned(field, z0, times, other=None, **tol):
