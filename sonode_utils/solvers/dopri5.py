@@ -2,71 +2,27 @@
 
 The method is torchdiffeq's `dopri5`: its tableau, first step, step-size rule and interpolant
 (tests hold each member's evaluations against a solve of it alone). Each clock has its own
-time, step, error, decision to accept or reject, and plan (`clocks.py`); the loop makes as many
-passes as the busiest clock needs, and a clock that is done stands still with a step of zero.
-What a pass computes is elementwise over the clocks: no clock ever sees another.
-
-Every pass is written on a tape (`tape.py`). Outputs are interpolated from it by a gather, and
-where the field is that of a known network (`networks.py`) the gradient walks it back with the
-transposed tableau: that of the steps which were taken, exactly, and without a graph. For any
-other field autograd does it (`Graph`).
+time, step, error, decision to accept or reject, and plan (`clocks.py`). Every pass is written
+on a tape (`tape.py`), from which the outputs are interpolated. Where the field is that of a
+known network (`networks.py`) the gradient walks the tape back: that of the steps which were
+taken, exactly, and without a graph. For any other field they are taken once more with one.
 """
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from sonode_utils.solvers.clocks import Clocks
+from sonode_utils.solvers.clocks import Clocks, StepPlan
 from sonode_utils.solvers.fields import PlainField
-from sonode_utils.solvers.stepping import Solver, interpolate
-from sonode_utils.solvers.tape import Lease, Solve, Tape, lease
-
-
-class Graph(Solver):
-    """Steps that autograd goes back over: for any field, any parameter, any derivative."""
-
-    def start(self, z0):
-        self.rows = []
-        return z0, self.value(self.at(0 * self.clocks.t)[0], z0)
-
-    def value(self, t, z):
-        return self.field(t, z)
-
-    def advance(self, z, k):
-        """One step of every clock: state and slope after it."""
-        h = self.clocks.h
-        end, stages, error = self.step(z, k, h)
-        errors = self.errors(z, end, error)
-        if not np.isfinite(errors).all():  # those stand still: what is infinite leaves no trace
-            errors = np.where(np.isfinite(errors), errors, np.inf)
-            end, stages, _ = self.step(z, k, np.where(np.isfinite(errors), h, 0))
-        rejected = self.clocks.advance(errors)
-        self.rows.append(torch.stack([z, *stages]))
-        if rejected is None:
-            return end, stages[-1]
-        back = self.per_clock(rejected) > 0
-        return torch.where(back, z, end), torch.where(back, k, stages[-1])
-
-    def step(self, z, k, h):
-        t, share, stages = self.at(h), self.tableau * self.per_clock(h), [k]
-        for i in range(6):
-            point = z
-            for j, stage in enumerate(stages):
-                point = torch.addcmul(point, share[i, j], stage)
-            stages.append(self.value(t[i + 1], point))
-        error = sum(share[6, j] * stage.detach() for j, stage in enumerate(stages))
-        return point, stages, error
-
-    def read(self, out, first):
-        some, due, rows, weights = self.due(first)
-        table, self.rows = self.field.by_clock(torch.stack(self.rows)), []
-        found = torch.where(due, interpolate(table, rows, weights), out[some])
-        return torch.cat([out[: some.start], found, out[some.stop :]])
+from sonode_utils.solvers.networks import FusedMLP, RowMLP
+from sonode_utils.solvers.scan import first_derivatives_only
+from sonode_utils.solvers.tape import Tape, interpolate
 
 
 def dopri5(
     field, z0: Tensor, times: np.ndarray, *, begin: float, rtol: float, atol: float,
-    moves: np.ndarray, size: np.ndarray, network=None, plan=None, max_steps: int = 5000,
+    moves: np.ndarray, size: np.ndarray, network: nn.Module | None = None,
+    plan: StepPlan | None = None, max_steps: int = 5000,
 ) -> tuple[Tensor, np.ndarray, np.ndarray]:  # fmt: skip
     """Solve z' = field(t, z) -> (time, *z0.shape); evaluations and failed: (member, clock).
 
@@ -75,25 +31,99 @@ def dopri5(
     size: (member,), how many numbers the error of each of its clocks is a mean of;
     network: the `EnsembleMLP` that the field is made of, if it is exactly known.
     """
-    per_row, graph = times.shape[2] > 1, torch.is_grad_enabled()
-    if network is not None:
-        held = lease(network, z0, per_row, plan, keep=graph)
+    each, graph = times.shape[2], torch.is_grad_enabled()
+    if network is None:
+        lease = Lease(Tape(PlainField(field, z0, each > 1), z0, keep=False), None)
     else:
-        held = Lease((Graph if graph else Tape)(PlainField(field, z0, per_row), z0), None)
-    solver = held.tape
-    members = int(np.prod(solver.field.clock)) // times.shape[2]
+        lease = rent(network, z0, each > 1, plan, keep=graph)
+    tape = lease.tape
+    members = int(np.prod(tape.field.clock)) // each
 
-    def flat(values, fill):
+    def flat(values):
         """(..., member, clock) -> (..., all clocks), those of idle members too."""
         idle = [(0, 0)] * (values.ndim - 2) + [(0, members - len(z0)), (0, 0)]
-        return np.pad(values, idle, constant_values=fill).reshape(*values.shape[:-2], -1)
+        return np.pad(values, idle).reshape(*values.shape[:-2], -1)
 
-    each = np.ones(times.shape[1:], int)
-    clocks = Clocks(flat(times, 0), flat(moves[:, None] & (each > 0), False), plan, max_steps)
-    options = clocks, flat(size[:, None] * each, 1), begin, rtol, atol
-    if isinstance(solver, Tape) and graph:
-        z = Solve.apply(held, options, z0, *solver.field.parameters)
+    clocks = Clocks(flat(times), flat(np.repeat(moves[:, None], each, 1)), plan, max_steps)
+    numbers = np.maximum(flat(np.repeat(size[:, None], each, 1)), 1)
+    options = clocks, numbers, begin, rtol, atol
+    if graph and network is not None:
+        z = Solve.apply(lease, options, z0, *tape.field.parameters)
     else:
-        z = solver.field.read(solver.solve(z0, *options))
-    back = (members, times.shape[2])
-    return z, clocks.close().reshape(back)[: len(z0)], clocks.failed.reshape(back)[: len(z0)]
+        z = tape.solve(z0, *options)
+        z = tape.field.read(replay(tape, z0) if graph else z)
+    nfe, failed = (v.reshape(members, each)[: len(z0)] for v in (clocks.close(), clocks.failed))
+    return z, nfe, failed
+
+
+def replay(tape: Tape, z0: Tensor) -> Tensor:
+    """The steps of a tape once more, for autograd to see -> (time, clock, number)
+
+    A step that was rejected has no length here, and what failed at the start is not moved.
+    """
+    clocks, field = tape.clocks, tape.field
+    z = torch.where(tape.per_clock(clocks.failed & (clocks.tries == 0)) > 0, 0, z0)
+    k, rows = field(tape.times()[0], z), []
+    for t, h, error, _ in clocks.tape:
+        h = np.where(error <= 1, h, 0)
+        share, stages = tape.tableau * tape.per_clock(h), [k]
+        for i, now in enumerate(tape.times(t, h)[1:]):
+            point = z
+            for j, stage in enumerate(stages):
+                point = torch.addcmul(point, share[i, j], stage)
+            stages.append(field(now, point))
+        rows.append(torch.stack([z, *stages]))
+        z, k = point, stages[-1]
+    out = field.by_clock(z0).expand(len(clocks.times), -1, -1)
+    if not rows:
+        return out
+    some, due, which, weights = tape.due(0)
+    found = interpolate(field.by_clock(torch.stack(rows)), which, weights)
+    found = torch.where(due, found, out[some])
+    return torch.cat([out[: some.start], found, out[some.stop :]])
+
+
+class Solve(torch.autograd.Function):
+    """A solve on a tape, and the exact gradient of the steps it took.
+
+    z0: (member, batch, feature) -> (time, member, batch, feature)
+    parameters: those of the field, for autograd to see.
+    """
+
+    @staticmethod
+    def forward(ctx, lease, options, z0, *parameters):
+        ctx.lease = lease
+        ctx.save_for_backward(*parameters)
+        return lease.tape.field.read(lease.tape.solve(z0, *options))
+
+    @staticmethod
+    def backward(ctx, grad):
+        first_derivatives_only()
+        _ = ctx.saved_tensors  # raises if a parameter was changed, or the graph was freed
+        tape = ctx.lease.tape
+        field = tape.field
+        to_z, to_parameters = tape.go_back(field.by_clock(field.lay(grad)))
+        return None, None, field.read(field.by_clock(to_z[None]))[0], *to_parameters
+
+
+class Lease:
+    """A tape while a graph needs it; then it goes back to those of the plan that are free."""
+
+    def __init__(self, tape: Tape, plan: StepPlan | None, key: tuple = ()):
+        self.tape, self.plan, self.key = tape, plan, key
+
+    def __del__(self):
+        if self.plan is not None and len(self.plan.tapes) < 2:
+            self.plan.tapes.append((self.key, self.tape))
+
+
+def rent(network: nn.Module, z0: Tensor, per_row: bool, plan, keep: bool) -> Lease:
+    """A tape for this network and this layout: a free one, or a new one."""
+    key = network, z0.shape, z0.dtype, z0.device, per_row, keep
+    for free in plan.tapes if plan is not None else ():
+        if free[0] == key:
+            plan.tapes.remove(free)
+            free[1].field.load()
+            return Lease(free[1], plan, key)
+    kind = RowMLP if z0.shape[1] == 1 else FusedMLP
+    return Lease(Tape(kind(network, z0, per_row), z0, keep), plan, key)

@@ -1,16 +1,16 @@
-"""Steps written down in buffers, and the exact gradient that walks them back.
+"""Steps written down: forward in buffers that are made once, and back again exactly.
 
-A pass of `dopri5` computes six points and stages for all clocks. Its buffers and every view of
-them are made once and used in each iteration of a training (`Lease`).
+A pass of the method computes six points and seven stages for all clocks, elementwise over them:
+no clock ever sees another. A clock that is done stands still with a step of zero.
 """
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from sonode_utils.solvers.networks import FusedMLP, RowMLP
-from sonode_utils.solvers.scan import first_derivatives_only
-from sonode_utils.solvers.stepping import CHUNK, Solver, interpolate
+from sonode_utils.solvers.clocks import ALPHA, BETA, QUARTIC, Clocks, fifth_root
+
+CHUNK = 16  # passes that lie together in memory, for outputs to be one gather over them
 
 
 class Pass:
@@ -24,17 +24,16 @@ class Pass:
     """
 
     def __init__(self, field, rows: Tensor, to_rows: Tensor, room: Tensor):
-        self.rows, self.to_rows, self.room, self.back = rows, to_rows, room, None
+        self.to_rows, self.room, self.back = to_rows, room, None
         self.z, *self.k = rows.unbind(0)
         self.points = rows.new_empty(7, *field.shape)
         *self.at, self.error = self.points.unbind(0)
         share = rows.new_ones(7, 8, *field.clock)
-        self.by_h = share[:, 1:]
-        self.first = self.points[:6], share[:6, 1], share[6, 1]
+        self.by_h, self.first = share[:, 1:], (self.points[:6], share[:6, 1], share[6, 1])
         self.later = [(self.points[j:], share[j:, j + 1], self.k[j]) for j in range(1, 7)]
         self.shares = [(to_rows[: i + 2], share[i, : i + 2]) for i in range(6)]
-        ends = zip(self.at, self.k[1:], to_rows[2:], [room] * 6)
-        self.evaluations = [field.evaluation(*bound) for bound in ends]
+        bound = zip(self.at, self.k[1:], to_rows[2:], [room] * 6)
+        self.evaluations = [field.evaluation(*tensors) for tensors in bound]
 
     def run(self, t: list, h: Tensor, tableau: Tensor) -> None:
         """One step from self.z with slope self.k[0]. h: (*clock)"""
@@ -46,7 +45,7 @@ class Pass:
             evaluation.value(now)
             points.addcmul_(share, k)
 
-    def go_back(self, to_z: Tensor, to_k: Tensor) -> tuple:
+    def go_back(self, to_z: Tensor, to_k: Tensor) -> tuple[Tensor, Tensor]:
         """From the gradients with respect to state and slope after the step to those before."""
         if self.back is not None:  # these clocks went on from where they had been
             for gathered, grad in zip(self.to_rows, (to_z, to_k)):
@@ -62,65 +61,134 @@ class Pass:
         return self.to_rows[0], self.to_rows[1]
 
 
-class Tape(Solver):
-    """Steps written down in buffers: for values alone, or for fields that know their `pull`."""
+class Tape:
+    """A solve, and what is needed to walk it back where `keep` says so.
 
-    def __init__(self, field, z0: Tensor, keep: bool = False):
-        super().__init__(field, z0)
-        self.keep = keep
-        self.key: tuple = ()
+    field: as in `fields.py`; without `keep` one chunk of passes is used over and over.
+    """
+
+    def __init__(self, field, z0: Tensor, keep: bool):
+        self.field, self.keep = field, keep
+        self.tableau = torch.tensor(BETA).to(z0).view(7, 7, *[1] * len(field.shape))
+        self.quartic = torch.tensor(QUARTIC).to(z0).view(4, 1, 7, 1, 1)
         self.chunks: list[tuple] = []  # rows, to_rows and passes
         self.reads: list[tuple] = []  # how the outputs were read from each of them
         self.z0, self.k0, self.to_k0, self.room = self.tableau.new_zeros(4, *field.shape)
         self.first = field.evaluation(self.z0, self.k0, self.to_k0, self.room)
 
-    def start(self, z0):
-        field, self.reads = self.field, []
-        self.z0.copy_(field.lay(z0))
-        self.first.value(self.at(0 * self.clocks.t)[0])
-        return self.z0, self.k0
+    @torch.no_grad()
+    def solve(self, z0: Tensor, clocks: Clocks, size, begin, rtol, atol) -> Tensor:
+        """z0: (member, batch, feature) at time `begin` -> (time, clock, number)
 
-    def value(self, t, z):
-        out = torch.zeros_like(z)
-        self.field.evaluation(z, out).value(t)
+        size: (clock,), how many numbers each clock's error is a mean of.
+        """
+        self.clocks, self.size, self.begin, self.rtol = clocks, size, begin, rtol
+        self.atol, self.reads = max(atol, torch.finfo(z0.dtype).tiny), []
+        z, k = self.z0.copy_(self.field.lay(z0)), self.k0
+        self.first.value(self.times()[0])
+        clocks.drop(self.sums(0 * (z + k)) != 0)
+        if clocks.failed.any():
+            for state in (z, k):
+                state.masked_fill_(self.per_clock(clocks.failed) > 0, 0)
+        if clocks.cold.any():
+            clocks.begin(self.first_step(z, k))
+        out = self.field.by_clock(z).expand(len(clocks.times), -1, -1).clone()
+        while clocks.h.any():
+            z, k = self.advance(z, k)
+            if len(clocks.tape) % CHUNK == 0 or not clocks.h.any():
+                self.read(out)
         return out
 
-    def advance(self, z, k):
+    def per_clock(self, values) -> Tensor:
+        """(..., clock) -> a tensor that goes with the state."""
+        values = torch.from_numpy(np.asarray(values)).to(self.tableau.dtype)
+        return values.to(self.tableau.device).view(*values.shape[:-1], *self.field.clock)
+
+    def times(self, t=0.0, h=0.0) -> list:
+        """The times of the stages of a step h from t, for fields that look at the clock."""
+        if not self.field.timed:
+            return [None] * 7
+        return list(self.per_clock(self.begin + t + ALPHA[:, None] * (h + 0 * self.clocks.t)))
+
+    def sums(self, z: Tensor) -> np.ndarray:
+        """Sums over what belongs to each clock: (clock,)."""
+        z = z[self.field.real]
+        return z.sum_to_size(self.field.clock).double().flatten().cpu().numpy()
+
+    def norm(self, z: Tensor) -> np.ndarray:
+        """Root mean square over what each clock really has: (clock,), perhaps not finite."""
+        return np.sqrt(self.sums(z * z) / self.size)
+
+    def first_step(self, z, k) -> np.ndarray:
+        """As Hairer, Norsett and Wanner choose it (and torchdiffeq): (clock,)."""
+        scale = self.atol + self.rtol * z.abs()
+        d0, d1 = self.norm(z / scale), self.norm(k / scale)
+        small = (d0 < 1e-5) | (d1 < 1e-5)
+        h = np.where(small, 1e-6, 0.01 * d0 / np.where(small, 1, d1))
+        ahead = torch.zeros_like(z)
+        self.field.evaluation(z + self.per_clock(h) * k, ahead).value(self.times(0.0, h)[-1])
+        most = np.maximum(d1, self.norm((ahead - k) / scale) / h)
+        flat = most <= 1e-15
+        other = fifth_root(np.where(flat, 1, most) / 0.01)
+        return np.minimum(100 * h, np.where(flat, np.maximum(1e-6, h * 1e-3), other))
+
+    def advance(self, z: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """One step of every clock: state and slope after it."""
         clocks = self.clocks
         now = self._pass(len(clocks.tape))
         now.z.copy_(z)
         now.k[0].copy_(k)
-        now.run(self.at(clocks.h), self.per_clock(clocks.h), self.tableau)
-        errors = self.errors(now.z, now.at[5], now.error)
+        errors = self._try(now, clocks.h)
         if not np.isfinite(errors).all():  # those stand still: what is infinite leaves no trace
             errors = np.where(np.isfinite(errors), errors, np.inf)
-            h = np.where(np.isfinite(errors), clocks.h, 0)
-            now.run(self.at(h), self.per_clock(h), self.tableau)
+            self._try(now, np.where(np.isfinite(errors), clocks.h, 0))
         rejected, now.back = clocks.advance(errors), None
         if rejected is None:
             return now.at[5], now.k[6]
         now.back = back = self.per_clock(rejected) > 0
         return torch.where(back, now.z, now.at[5]), torch.where(back, now.k[0], now.k[6])
 
+    def _try(self, now, h):
+        """One pass -> each clock's error, as a multiple of what is allowed: (clock,)."""
+        now.run(self.times(self.clocks.t, h), self.per_clock(h), self.tableau)
+        scale = torch.maximum(now.z.abs(), now.at[5].abs()).mul_(self.rtol).add_(self.atol)
+        return self.norm(torch.div(now.error, scale, out=scale))
+
     def _pass(self, n):
-        index = n // CHUNK if self.keep else 0
+        index, n = n // CHUNK if self.keep else 0, n % CHUNK
         if index == len(self.chunks):  # zeros take no memory until they are written to
             rows = self.tableau.new_zeros(CHUNK, 8, *self.field.shape)
             self.chunks.append((rows, torch.zeros_like(rows), []))
         rows, to_rows, passes = self.chunks[index]
-        n = n % CHUNK
         if n == len(passes):
             passes.append(Pass(self.field, rows[n], to_rows[n], self.room))
         return passes[n]
 
-    def read(self, out, first):
+    def due(self, first: int) -> tuple:
+        """Of the outputs that fell due since pass `first`: which times, if due, rows, weights.
+
+        -> slice; (time, clock, 1); (time * 8 * clock,), of a table (pass * 8 * clock, number);
+        (time, 8, clock, 1), of z and the stages, 0 where not due.
+        """
+        some, due, which, theta, h = self.clocks.due(first)
+        n, like = which.shape[1], self.tableau
+        due, theta, h = (
+            torch.from_numpy(v).to(like)[:, None, :, None] for v in (due, theta, h)
+        )
+        a, b, c, d = self.quartic
+        weights = h * theta * (a + theta * (b + theta * (c + theta * d)))
+        rows = (8 * which[:, None] + np.arange(8)[:, None]) * n + np.arange(n)
+        rows = torch.from_numpy(rows.ravel()).to(like.device)
+        return some, due[:, 0] > 0, rows, torch.cat([due, weights], 1)
+
+    def read(self, out: Tensor) -> None:
+        """Write the outputs that fell due in the last chunk of passes."""
+        first = (len(self.clocks.tape) - 1) // CHUNK * CHUNK
         some, due, rows, weights = self.due(first)
         table = self.chunks[first // CHUNK if self.keep else 0][0]
         table = self.field.by_clock(table[: len(self.clocks.tape) - first])
         out[some] = torch.where(due, interpolate(table, rows, weights), out[some])
-        if self.keep:
-            self.reads.append((some, rows, weights, table.shape))
-        return out
+        self.reads.append((some, rows, weights, table.shape))
 
     def go_back(self, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """grad: (time, clock, number), to the outputs -> to z0, to the parameters."""
@@ -143,52 +211,10 @@ class Tape(Solver):
         return to_z, field.finish_pull()
 
 
-class Solve(torch.autograd.Function):
-    """A solve on a tape, and the exact gradient of the steps it took.
-
-    z0: (member, batch, feature) -> (time, member, batch, feature)
-    parameters: those of the field, for autograd to see.
-    """
-
-    @staticmethod
-    def forward(ctx, lease, options, z0, *parameters):
-        ctx.lease = lease
-        ctx.save_for_backward(*parameters)
-        return lease.tape.field.read(lease.tape.solve(z0, *options))
-
-    @staticmethod
-    def backward(ctx, grad):
-        first_derivatives_only()
-        _ = ctx.saved_tensors  # raises if a parameter was changed, or the graph was freed
-        tape = ctx.lease.tape
-        field = tape.field
-        to_z, to_parameters = tape.go_back(field.by_clock(field.lay(grad)))
-        return None, None, field.read(field.by_clock(to_z[None]))[0], *to_parameters
-
-
-class Lease:
-    """A tape while a graph needs it; then it goes back to those that are free."""
-
-    def __init__(self, tape, plan):
-        self.tape, self.plan = tape, plan
-
-    def __del__(self):
-        if self.plan is not None and len(self.plan.tapes) < 2:
-            self.plan.tapes.append(self.tape)
-
-
-def lease(network: nn.Module, z0: Tensor, per_row: bool, plan, keep: bool) -> Lease:
-    """A tape for this network and this layout: a free one, or a new one.
-
-    keep: whether a gradient will walk it back; otherwise its few buffers go round and round.
-    """
-    key = network, z0.shape, z0.dtype, z0.device, per_row, keep
-    for tape in plan.tapes if plan is not None else ():
-        if tape.key == key:
-            plan.tapes.remove(tape)
-            tape.field.load()
-            return Lease(tape, plan)
-    kind = RowMLP if z0.shape[1] == 1 else FusedMLP
-    tape = Tape(kind(network, z0, per_row), z0, keep)
-    tape.key = key
-    return Lease(tape, plan)
+def interpolate(table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
+    """table: (pass, 8, clock, number); rows, weights: as `Tape.due` has them -> outputs."""
+    found = table.flatten(0, 2).index_select(0, rows).view(*weights.shape[:3], table.shape[-1])
+    value = found[:, 0]
+    for j in range(1, 8):
+        value = torch.addcmul(value, weights[:, j], found[:, j])
+    return value

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "sonode_utils"
-ROOMS = {"evidence": 550, "solvers": 1330, "data": 420, "chapters": 1160}
+ROOMS = {"evidence": 550, "solvers": 1270, "data": 420, "chapters": 1160}
 CORE = 900
 
 
@@ -25,7 +25,7 @@ def test_a_room_keeps_to_its_lines(room):
 def test_the_core_and_the_whole_keep_to_their_lines():
     core, rooms = sum(lines(PACKAGE).values()), {r: lines(PACKAGE / r) for r in ROOMS}
     assert core <= CORE and core + sum(rooms["evidence"].values()) <= 1450
-    assert core + sum(sum(room.values()) for room in rooms.values()) <= 4350
+    assert core + sum(sum(room.values()) for room in rooms.values()) <= 4280
 
 
 @pytest.mark.parametrize("room", ["", *ROOMS])
