@@ -76,6 +76,8 @@ def main():
     parser.add_argument("--keep", action="store_true", help="store for the book's speed page")
     parser.add_argument("--brief", action="store_true", help="one iteration, to see it run")
     given = parser.parse_args()
+    if given.keep and not (with_diffrax and with_torchode):
+        parser.error("the speed page shows diffrax and torchode too: pip install -e .[bench]")
     torch.set_num_threads(1)
     print(__doc__)
     head = [f"{name}, to result" for name in CONTENDERS]
