@@ -51,8 +51,10 @@ reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes),
 verify-seeds: .venv/installed  ## judge every claim again with other seeds and say which words differ (as long as reproduce); FIRST=2000, DOUBLE=1
 	$(BIN)/python tools/verify_seeds.py $(if $(FIRST),--first $(FIRST)) $(if $(DOUBLE),--double) $(NOTEBOOKS)
 
-bench: .venv/installed  ## our training against the reference-style loop, as ratios (ten minutes); KEEP=1 stores them for the book
+bench: .venv/installed  ## our training against a loop, diffrax, torchode and the commit before; do neighbours matter? (twenty minutes); KEEP=1 stores it for the book
 	$(BIN)/python benchmarks/run.py $(if $(KEEP),--keep)
+	$(BIN)/python benchmarks/against.py $(if $(KEEP),--keep)
+	$(BIN)/python benchmarks/regroup.py $(if $(KEEP),--keep)
 
 lint: .venv/installed  ## format, style and types, notebooks too (half a minute)
 	$(BIN)/ruff check .

@@ -1,19 +1,16 @@
-"""Training an ensemble of second order networks: one at a time, together, by diffrax.
+"""Training an ensemble of second order networks: one at a time, together, by other libraries.
 
 The reference loop trains one model at a time the way the authors' code does: torch's own
 layers, torchdiffeq's dopri5 at 1e-3, plain backpropagation through it, Adam. Ours trains all
-members in one solve. It starts from the draw of our first member.
+members in one solve. The loop starts from the draw of our first member, torchode from the
+draws of all.
 """
 
+import tasks
 import torch
 from clock import iterate, race
 from torch import nn
 from torchdiffeq import odeint
-
-from sonode_utils.data import systems
-from sonode_utils.ensemble import EnsembleMLP, stream, streams
-from sonode_utils.models import SONODE
-from sonode_utils.train import mse
 
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-3}
 
@@ -50,51 +47,15 @@ def reference(x0, times, target, ours):
     return model, lambda: (model(x0[0], times)[-len(target) :] - target[:, 0]).square().mean()
 
 
-def ensemble(x0, times, target):
-    d, rng = x0.shape[-1], streams("bench, weights", range(len(x0)))
-    model = SONODE(EnsembleMLP(2 * d, d, rng), EnsembleMLP(d, d, rng, activation="tanh"))
-    return model, lambda: mse(model(x0, times).x[-len(target) :], target).sum()
-
-
-def contest(name, x0, times, target, iterations, third=None):
-    """One row of the table. x0: (member, batch, d); target: (time, member, batch, d)."""
-    model, loss = ensemble(x0, times, target)
-    steps = {
-        "reference": iterate(*reference(x0, times, target, model)),
-        "ours": iterate(model, loss),
-    }
-    if third:
-        steps["diffrax"] = third.network(x0, times, target)
-    timed = race(steps, dict.fromkeys(steps, 20))
-    return {"experiment": name, "members": len(x0), "iterations": iterations, **timed}
-
-
-def parity_task(members, d):
-    """What `contest` asks for: x0, times, target."""
-    rng = streams("bench, parity points", range(members), d)
-    x0 = systems.parity([d] * members, rng, points=50)
-    return x0, torch.tensor([0.0, 1.0]), -x0[None]
-
-
-def trajectory_task(members):
-    times = torch.linspace(0, 10, 50)
-    target = torch.sin(times).view(-1, 1, 1, 1).expand(-1, members, 1, 1)
-    return torch.zeros(members, 1, 1), times, target
-
-
-def parity(members, third=None, d=5):
-    return contest(f"parity, D = {d}", *parity_task(members, d), 1000, third)
-
-
-def trajectory(members, third=None):
-    return contest("50-point trajectory", *trajectory_task(members), 500, third)
-
-
-def noise(third=None, levels=8, seeds=20):
-    """SONODE's half of chapter 7's noise experiment, all levels and seeds."""
-    members, times = levels * seeds, torch.linspace(0, 10, 50)
-    sigmas = [j / 10 for j in range(levels) for _ in range(seeds)]
-    rng = [stream("bench, noise", seed, j) for j in range(levels) for seed in range(seeds)]
-    target = systems.noisy_sine(sigmas, rng, times)
-    x0 = torch.zeros(members, 1, 1)
-    return contest("noise, 8 levels x 20 seeds", x0, times, target, 500, third)
+def contest(experiment, members, diffrax=None, torchode=None, laps=20, rounds=5):
+    """One row of the table; diffrax, torchode: the modules that train with them."""
+    task = tasks.task(experiment, members)
+    model, loss = tasks.second_order(*task)
+    others = {"reference": iterate(*reference(*task, model))}
+    if diffrax:
+        others["diffrax"] = diffrax.network(*task)
+    if torchode:
+        others["torchode"] = torchode.network(*task, model)
+    each = dict.fromkeys(("ours", *others), laps)
+    timed = race((model, loss), others, each, rounds, f"{experiment}, {members}")
+    return {"experiment": experiment, "members": members, **timed}

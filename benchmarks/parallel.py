@@ -3,27 +3,16 @@
 The reference loop trains one model at a time the way the authors' code does: torch's own
 layers, the input interpolated at every evaluation, torchdiffeq's dopri5 at 1e-3, plain
 backpropagation through it, Adam. Ours solves all samples and all members at once
-(sonode_utils/parallel.py). All start from the same stable draws.
+(sonode_utils/solvers/parallel.py). All start from the same stable draws.
 """
 
+import tasks
 import torch
 from clock import iterate, race
 from torch import nn
 from torchdiffeq import odeint
 
-from sonode_utils.chapters.driven import CUBE, DrivenModel, stable_start
-from sonode_utils.data import measured
-from sonode_utils.ensemble import streams
-from sonode_utils.solvers.parallel import input_at_stages
-
-SAMPLES = 1000
-
-
-def signals():
-    """Silverbox as chapter 8 has it: input and output, (1000,) each, single precision."""
-    record = measured.silverbox()
-    u, x = (torch.tensor(s[:SAMPLES]) for s in (record.u, record.y))
-    return [(100 * (s - s.mean())).float() for s in (u, x)], record.data
+from sonode_utils.chapters.driven import CUBE
 
 
 class ReferenceSONODE(nn.Module):
@@ -54,32 +43,15 @@ def reference(u, x, ensemble, member):
     return model, lambda: (model(x[:1], times) - x).square().mean()
 
 
-def parallel(x, ensemble, stage):
-    last = None
-
-    def loss():
-        nonlocal last
-        done = ensemble(x[0], stage, last)
-        last = done.z.detach()
-        return (done.z[0] - x[:, None]).square().mean(0).sum()
-
-    return ensemble, loss
-
-
-def silverbox(members, third=None):
-    """One row of the table."""
-    (u, x), data = signals()
-    stage = input_at_stages(u[None])
-    ensemble = DrivenModel(
-        "SONODE", streams("bench, driven weights", range(members)), cubic=True
-    )
-    stable_start(ensemble, x[0], stage)
-    steps = {"reference": iterate(*reference(u, x, ensemble, 0))}
-    if third:
-        numbers = ensemble.weight[:, 0], ensemble.bias[:, 0], ensemble.start[:, 0]
-        steps["diffrax"] = third.driven(u, x, *(n.detach() for n in numbers), CUBE)
-    steps["ours"] = iterate(*parallel(x, ensemble, stage))
-    times = {"reference": 1, "diffrax": 2, "ours": 10}
-    timed = race(steps, times, rounds=3)
-    name = f"Silverbox ({data}), {SAMPLES} samples"
-    return {"experiment": name, "members": members, "iterations": 1000, **timed}
+def contest(members, diffrax=None, laps=10, rounds=3):
+    """One row of the table; diffrax: the module that trains with it."""
+    (u, x), data = tasks.signals()
+    model, loss = tasks.driven(members)
+    others = {"reference": iterate(*reference(u, x, model, 0))}
+    if diffrax:
+        numbers = model.weight[:, 0], model.bias[:, 0], model.start[:, 0]
+        others["diffrax"] = diffrax.driven(u, x, *(n.detach() for n in numbers), CUBE)
+    each = {"reference": 1, "diffrax": min(2, laps), "ours": laps}
+    timed = race((model, loss), others, each, rounds, f"Silverbox, {members}")
+    name = f"Silverbox ({data}), {tasks.SAMPLES} samples"
+    return {"experiment": name, "members": members, **timed}
