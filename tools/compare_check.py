@@ -76,13 +76,13 @@ for module in [m for name, m in sys.modules.items() if name.startswith("sonode_u
 TRAINING = """
 import json, sys
 import numpy as np, torch
-from sonode_utils import fit, mse, paper_model, score
+from sonode_utils import fit, mse, paper_model, score, streams
 iterations, nudge = map(int, sys.argv[1:])
 times = torch.linspace(0, 5, 30)
 x0, data = torch.ones(10, 1, 1), torch.cos(2 * times).view(30, 1, 1, 1)
 found = {}
 for name in ("NODE", "ANODE", "SONODE"):
-    model = paper_model(name, 1, range(10))
+    model = paper_model(name, 1, streams("quiet check, weights", range(10), name))
     for p in model.parameters():
         for _ in range(abs(nudge)):
             p.data = torch.nextafter(p.data, torch.tensor(nudge * float("inf")))
