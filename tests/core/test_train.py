@@ -170,6 +170,13 @@ def test_mse_averages_over_everything_but_the_member():
     assert torch.allclose(mse(prediction, torch.zeros_like(prediction)), expected)
 
 
+def test_a_members_mse_has_the_same_bits_in_any_company():
+    prediction = torch.randn(50, 100, 1, 1, generator=torch.Generator().manual_seed(0))
+    whole = mse(prediction, torch.zeros(1, 1, 1, 1))
+    for few in (1, 3, 7, 20):
+        assert torch.equal(mse(prediction[:, :few], torch.zeros(1, 1, 1, 1)), whole[:few])
+
+
 def test_mse_of_padded_members_counts_real_features_only():
     prediction = torch.tensor([[[3.0, 0.0]], [[3.0, 3.0]]])
     loss = mse(prediction, torch.zeros(2, 1, 2), features=torch.tensor([1, 2]))
