@@ -11,9 +11,7 @@ SMALLEST_STEP = 1e-9  # as a share of the interval: below it, a clock has blown 
 
 # Dormand and Prince (1980), with Shampine's fourth order error and mid point.
 ALPHA = np.array([0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1])
-BETA = np.zeros(
-    (7, 7)
-)  # of the stages: six points, of which the last is the end, and the error
+BETA = np.zeros((7, 7))  # of stages in six points, the last of them the end, and in the error
 BETA[0, :1] = 1 / 5
 BETA[1, :2] = 3 / 40, 9 / 40
 BETA[2, :3] = 44 / 45, -56 / 15, 32 / 9
@@ -50,14 +48,16 @@ class StepPlan:
         return None  # the copy of a model in training is a model that starts anew
 
 
-def fifth_root(x: np.ndarray) -> np.ndarray:
+def minus_fifth_power(x: np.ndarray) -> np.ndarray:
     """x^(-1/5), the same bits wherever in the array a number stands (numpy's are not)."""
     return torch.from_numpy(x).log().mul_(-0.2).exp_().numpy()
 
 
 def step_factor(error: np.ndarray) -> np.ndarray:
     """The next step as a multiple of this one."""
-    return np.minimum(np.maximum(0.9 * fifth_root(error), np.where(error < 1, 1, 0.2)), 10)
+    return np.minimum(
+        np.maximum(0.9 * minus_fifth_power(error), np.where(error < 1, 1, 0.2)), 10
+    )
 
 
 def plan_steps(taken, whole: np.ndarray) -> np.ndarray:

@@ -2,9 +2,9 @@
 
 A field has a `shape` for the state, a shape `clock` in which one number per clock goes with it,
 `lay`s out (member, batch, feature), shows it clock by clock (`by_clock`: (clock, number), and
-`from_clock`), and `read`s that back. An `evaluation` of it is bound to the
-tensors that it reads and writes, so that every view of them is made once: `value` computes,
-`pull` takes a gradient back through it (only for the networks that are known).
+`from_clock`), and `read`s that back. An `evaluation` of it is bound to the tensors that it
+reads and writes, so that every view of them is made once: `value` computes, `pull` takes a
+gradient back through it (only for the networks that are known).
 
 What a member computes must not depend on who stands beside it, to the last bit. Libraries
 compute thin products and the tails of vector loops in another way than the rest, so there are
@@ -27,7 +27,7 @@ class PlainField:
         self.clock = (*z0.shape[: 1 + per_row], *[1] * (2 - per_row))
 
     def lay(self, z):
-        return z.clone()
+        return z
 
     def by_clock(self, z):
         return z.reshape(*z.shape[:-3], math.prod(self.clock), -1)
@@ -56,9 +56,14 @@ class PlainEvaluation:
 
 
 def activate(activation, h: Tensor, scratch: Tensor | None) -> None:
-    """activation(h) in place, each number the same wherever it stands."""
+    """activation(h) in place, each number the same wherever it stands.
+
+    scratch: as h; None where h has no tail, so that torch's own ELU will do.
+    """
     kind = type(activation)
-    if kind is nn.ELU:  # e^h - 1 is never below h, and exp takes a third of the time of expm1
+    if kind is nn.ELU and scratch is None:
+        nn.functional.elu_(h)
+    elif kind is nn.ELU:  # e^h - 1 is never below h, and exp takes a third of the time of expm1
         below = torch.clamp(h, max=0, out=scratch)
         torch.maximum(h, below.exp_().sub_(1), out=h)
     elif kind is nn.Tanh:

@@ -86,12 +86,7 @@ class FusedMLP(Network):
         return z.view(*z.shape[:-2], *self.shape)
 
     def read(self, path):
-        members, width, batch = self.shape
-        if self.clock[2] > 1:
-            path = path.view(-1, members, batch, width)
-        else:
-            path = path.view(-1, *self.shape).transpose(2, 3)
-        return path[:, : self.members, :, : self.features]
+        return self.from_clock(path).transpose(2, 3)[:, : self.members, :, : self.features]
 
     def evaluation(self, *bound):
         return FusedEvaluation(self, *bound)
@@ -231,10 +226,7 @@ class RowEvaluation:
         for activation, weight, product, x, y in self.layers:
             torch.mul(weight, x, out=product)
             torch.sum(product, 1, out=y)
-            if type(activation) is nn.ELU:
-                nn.functional.elu_(y)
-            else:
-                activate(activation, y, None)
+            activate(activation, y, None)
         if self.result is not None:
             self.result[0].copy_(self.result[1])
         if self.shift is not None:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sonode_utils.solvers.clocks import ALPHA, BETA, QUARTIC, Clocks, fifth_root
+from sonode_utils.solvers.clocks import ALPHA, BETA, QUARTIC, Clocks, minus_fifth_power
 
 CHUNK = 16  # passes that lie together in memory, for outputs to be one gather over them
 
@@ -129,7 +129,7 @@ class Tape:
         self.field.evaluation(z + self.per_clock(h) * k, ahead).value(self.times(0.0, h)[-1])
         most = np.maximum(d1, self.norm((ahead - k) / scale) / h)
         flat = most <= 1e-15
-        other = fifth_root(np.where(flat, 1, most) / 0.01)
+        other = minus_fifth_power(np.where(flat, 1, most) / 0.01)
         return np.minimum(100 * h, np.where(flat, np.maximum(1e-6, h * 1e-3), other))
 
     def advance(self, z: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
