@@ -5,8 +5,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from sonode_utils.solvers.fields import activate, through
-
 COLUMNS = 64  # four of the widest vectors: no tail in any loop over them
 
 
@@ -14,10 +12,11 @@ class Network:
     """What both layouts of a network's field share.
 
     The field is the state without its first d features, then the network's d outputs:
-    [v, f(x, v)], or f alone where d is the whole state.
+    [v, f(x, v)], or f alone where d is the whole state. `rows` are those of a state or layer
+    that are features. Lists of tensors have one for each layer.
     """
 
-    timed = False
+    timed, rows = False, slice(None)
 
     def __init__(self, mlp: nn.Module, z0: Tensor):
         layers = list(mlp.layers)  # type: ignore[arg-type]
@@ -27,9 +26,83 @@ class Network:
         self.d = self.linear[-1].bias.shape[-1]
         self.shift = self.features - self.d
 
+    def load(self):
+        """Take over the network's weights as they are now."""
+        for mine, parameter in zip(self.like_parameters(self.weights), self.parameters):
+            mine.copy_(parameter.detach())
+
+    def lay(self, z):
+        state = z.new_zeros(*z.shape[:-3], *self.shape)
+        self.show(state).copy_(z)
+        return state
+
+    def read(self, path):
+        return self.show(self.from_clock(path))
+
+    def by_clock(self, z):
+        z = z[..., self.rows, :]
+        z = z.transpose(-1, -2) if self.clock[2] > 1 else z
+        return z.reshape(*z.shape[:-3], math.prod(self.clock), -1)
+
+    def from_clock(self, z):
+        if self.clock[2] == 1:
+            return z.view(*z.shape[:-2], *self.shape)
+        return z.view(*z.shape[:-2], *self.shape[::2], -1).transpose(-1, -2)
+
     def begin_pull(self):
         """Begin with gradients of zero."""
         torch._foreach_zero_(self.grads)
+
+    def finish_pull(self):
+        """The gradients of the network's parameters."""
+        grads = self.like_parameters(self.grads)
+        return [grad.clone(memory_format=torch.contiguous_format) for grad in grads]
+
+    def evaluation(self, *bound):
+        return Evaluation(self, *bound)
+
+
+class Evaluation:
+    """out = field(z); grad, with respect to out, is spent on to_z and the field's grads."""
+
+    def __init__(self, field, z, out, grad=None, to_z=None):
+        own, shift, d = slice(field.shift, field.features), field.shift, field.d
+        *hidden, last = (torch.ones_like(room) for room in field.errors)
+        end, last = out[:, own], last[:, field.rows]
+        plain = type(field.activations[-1]) is nn.Identity and end.is_contiguous()
+        direct = plain and end.shape == last.shape
+        inputs, results = [z, *hidden], [*(y[:, field.rows] for y in hidden), last]
+        self.field, self.ends = field, [] if direct else [(end, last[:, :d])]
+        if direct:
+            results[-1] = end
+        if shift:
+            self.ends += [(out[:, :shift], z[:, d : field.features])]
+        self.layers = list(enumerate(zip(inputs, results)))
+        if grad is None:
+            return
+        *errors, to_end = (error[:, field.rows] for error in field.errors)
+        self.to_ends = [] if direct else [(to_end[:, :d], grad[:, own])]
+        self.to_shift = [(to_z[:, d : field.features], grad[:, :shift])] if shift else []
+        errors += [grad[:, own] if direct else to_end]
+        views = [field.views(*pair) for pair in zip(inputs, errors)]
+        to = [to_z, *field.errors]
+        self.back = list(enumerate(zip(results, errors, views, to)))[::-1]
+
+    def value(self, t) -> None:
+        for i, (x, y) in self.layers:
+            self.field.layer(i, x, y)
+        for to, result in self.ends:
+            to.copy_(result)
+
+    def pull(self) -> None:
+        field = self.field
+        for to, grad in self.to_ends:
+            to.copy_(grad)
+        for i, (y, error, views, to) in self.back:
+            through(field.activations[i], y, error, field.scratch[i])
+            field.pull(i, *views, to)
+        for to, grad in self.to_shift:
+            to.add_(grad)
 
 
 class FusedMLP(Network):
@@ -37,8 +110,6 @@ class FusedMLP(Network):
 
     A lone member or a lone feature has an idle one beside it.
     """
-
-    real = ...
 
     def __init__(self, mlp: nn.Module, z0: Tensor, per_row: bool):
         super().__init__(mlp, z0)
@@ -48,195 +119,126 @@ class FusedMLP(Network):
         hidden = [layer.bias.shape[-1] for layer in self.linear[:-1]]
         sizes = [width, *hidden, max(2, self.d)]
         pairs = list(zip(sizes[1:], sizes))
-        self.weights = [z0.new_zeros(members, *pair) for pair in pairs]  # (member, out, in)
-        self.biases = [z0.new_zeros(members, n, 1) for n in sizes[1:]]
+        self.weights = [  # (member, out, in), then the biases: (member, out, 1)
+            z0.new_zeros(members, *shape) for shape in [*pairs, *((n, 1) for n in sizes[1:])]
+        ]
         self.back = [z0.new_zeros(members, *pair[::-1]) for pair in pairs]
         self.scratch, self.errors = (
             [z0.new_zeros(members, n, self.batch) for n in sizes[1:]] for _ in "ab"
         )
-        self.grads = [torch.empty_like(w) for w in (*self.weights, *self.biases)]
+        self.grads = [torch.empty_like(w) for w in self.weights]
         self.load()
 
-    def load(self) -> None:
-        """Take over the network's weights as they are now."""
-        for i, layer in enumerate(self.linear):
-            weight, bias = self._own(i, self.weights[i], self.biases[i])
-            weight.copy_(layer.weight.detach().transpose(1, 2))
-            bias.copy_(layer.bias.detach().transpose(1, 2))
-            self.back[i].copy_(self.weights[i].transpose(1, 2))
+    def like_parameters(self, tensors):
+        """Of tensors like the weights, what is the network's own, in its order and shapes."""
+        n = len(self.linear)
+        both = [
+            tensor.mT[: self.members] for pair in zip(tensors, tensors[n:]) for tensor in pair
+        ]
+        return [v[:, : p.shape[1], : p.shape[2]] for v, p in zip(both, self.parameters)]
 
-    def _own(self, i, weight, bias):
-        """What of the padded layer i is the network's own."""
-        n_in, n_out = self.linear[i].weight.shape[1:]
-        return weight[: self.members, :n_out, :n_in], bias[: self.members, :n_out]
+    def load(self):
+        super().load()
+        for back, weight in zip(self.back, self.weights):
+            back.copy_(weight.mT)
 
-    def lay(self, z):
-        state = z.new_zeros(*z.shape[:-3], *self.shape)
-        state[..., : self.members, : self.features, :] = z.transpose(-1, -2)
-        return state
+    def show(self, state):
+        """The network's own part of a state: (..., member, batch, feature)."""
+        return state.mT[..., : self.members, :, : self.features]
 
-    def by_clock(self, z):
-        z = z.transpose(-1, -2) if self.clock[2] > 1 else z
-        return z.reshape(*z.shape[:-3], math.prod(self.clock), -1)
+    def layer(self, i, x, y):
+        """y = activation(weight x + bias)"""
+        torch.baddbmm(self.weights[len(self.linear) + i], self.weights[i], x, out=y)
+        activate(self.activations[i], y, self.scratch[i])
 
-    def from_clock(self, z):
-        if self.clock[2] > 1:
-            members, width, batch = self.shape
-            return z.view(*z.shape[:-2], members, batch, width).transpose(-1, -2)
-        return z.view(*z.shape[:-2], *self.shape)
+    def views(self, x, error):
+        return error, x.mT
 
-    def read(self, path):
-        return self.from_clock(path).transpose(2, 3)[:, : self.members, :, : self.features]
-
-    def evaluation(self, *bound):
-        return FusedEvaluation(self, *bound)
-
-    def finish_pull(self):
-        """The gradients of the network's parameters."""
-        n, whole = len(self.linear), torch.contiguous_format
-        pairs = (self._own(i, self.grads[i], self.grads[n + i]) for i in range(n))
-        return [g.transpose(1, 2).clone(memory_format=whole) for pair in pairs for g in pair]
-
-
-class FusedEvaluation:
-    """out = field(z); grad, with respect to out, is spent on to_z and the field's grads."""
-
-    def __init__(self, field, z, out, grad=None, to_z=None):
-        n, d, own = len(field.linear), field.d, slice(field.shift, field.features)
-        inside = [torch.empty_like(room) for room in field.scratch]
-        plain = type(field.activations[-1]) is nn.Identity and not field.shift
-        self.direct = plain and out.shape == inside[-1].shape
-        if self.direct:
-            inside[-1] = out
-        inputs = [z, *inside[:-1]]
-        self.layers = list(zip(
-            field.activations, field.biases, field.weights, inputs, inside, field.scratch
-        ))  # fmt: skip
-        self.end = out[:, own], inside[-1][:, :d]
-        self.shift = (out[:, : field.shift], z[:, d : field.features]) if field.shift else None
-        if grad is None:
-            return
-        last = grad if self.direct else field.errors[-1]
-        self.to_end, self.grad = (last[:, :d], grad[:, own]), last
-        self.back = list(zip(
-            field.activations, inside, field.grads[:n], field.grads[n:],
-            [x.transpose(1, 2) for x in inputs], field.back, [to_z, *field.errors],
-            field.scratch,
-        ))[::-1]  # fmt: skip
-        self.to_shift = to_z[:, d : field.features], grad[:, : field.shift]
-
-    def value(self, t):
-        for activation, bias, weight, x, y, scratch in self.layers:
-            torch.baddbmm(bias, weight, x, out=y)
-            activate(activation, y, scratch)
-        if not self.direct:
-            self.end[0].copy_(self.end[1])
-        if self.shift:
-            self.shift[0].copy_(self.shift[1])
-
-    def pull(self):
-        grad = self.grad
-        if not self.direct:
-            self.to_end[0].copy_(self.to_end[1])
-        for activation, y, weight, bias, x, back, to, scratch in self.back:
-            through(activation, y, grad, scratch)
-            weight.baddbmm_(grad, x)
-            bias.add_(grad.sum(2, keepdim=True))
-            grad = torch.bmm(back, grad, out=to)
-        if self.shift:
-            self.to_shift[0].add_(self.to_shift[1])
+    def pull(self, i, error, x, to):
+        """Gather the gradients of layer i, and take the error to its input."""
+        self.grads[i].baddbmm_(error, x)
+        self.grads[len(self.linear) + i].add_(error.sum(2, keepdim=True))
+        torch.bmm(self.back[i], error, out=to)
 
 
 class RowMLP(Network):
-    """A network's field for a batch of one, member last: (feature + 1, member).
+    """A network's field for a batch of one, member last: (1, feature + 1, member).
 
     A product is a multiplication and a sum over features: batched products of a matrix and a
     single column cost several times more. The last row of every layer is 1, for the biases.
     """
 
-    real = slice(0, -1)
+    rows = slice(-1)
 
     def __init__(self, mlp: nn.Module, z0: Tensor, per_row: bool = False):
         super().__init__(mlp, z0)
         columns = -(-self.members // COLUMNS) * COLUMNS
-        self.shape, self.clock = (self.features + 1, columns), (1, columns)
+        self.shape, self.clock = (1, self.features + 1, columns), (1, 1, columns)
         sizes = [(w.shape[2], w.shape[1] + 1) for w in self.parameters[::2]]
-        self.weights = [z0.new_zeros(*size, columns) for size in sizes]  # (out, in + 1, member)
+        self.weights = [
+            z0.new_zeros(1, *size, columns) for size in sizes
+        ]  # (1, out, in + 1, member)
         self.products, self.grads = ([torch.empty_like(w) for w in self.weights] for _ in "ab")
-        self.scratch = [z0.new_empty(len(w), columns) for w in self.weights]
+        self.errors = [z0.new_empty(1, n + 1, columns) for n, _ in sizes]
+        self.scratch = [torch.empty_like(error[:, :-1]) for error in self.errors]
         self.load()
 
-    def load(self) -> None:
-        """Take over the network's weights as they are now."""
-        for mine, layer in zip(self.weights, self.linear):
-            both = torch.cat([layer.weight, layer.bias], 1).detach()
-            mine[..., : self.members] = both.permute(2, 1, 0)
+    def like_parameters(self, tensors):
+        """Tensors like the weights in the order and shapes of the network's parameters."""
+        both = [tensor[0].permute(2, 1, 0)[: self.members] for tensor in tensors]
+        return [part for tensor in both for part in (tensor[:, :-1], tensor[:, -1:])]
 
     def lay(self, z):
-        state = z.new_zeros(*z.shape[:-3], *self.shape)
-        state[..., : self.features, : self.members] = z[..., 0, :].transpose(-1, -2)
+        state = super().lay(z)
         state[..., -1, :] = 1
         return state
 
-    def by_clock(self, z):
-        return z[..., :-1, :].transpose(-1, -2).contiguous()
-
     def from_clock(self, z):
-        return nn.functional.pad(z.transpose(-1, -2), (0, 0, 0, 1))
+        return nn.functional.pad(super().from_clock(z), (0, 0, 0, 1))
 
-    def read(self, path):
-        return path[:, : self.members, None]
+    def show(self, state):
+        """The network's own part of a state: (..., member, batch, feature)."""
+        return state.movedim(-1, -3)[..., : self.members, :, : self.features]
 
-    def evaluation(self, *bound):
-        return RowEvaluation(self, *bound)
+    def layer(self, i, x, y):
+        """y = activation(weight x), the bias among the weights"""
+        torch.mul(self.weights[i], x, out=self.products[i])
+        torch.sum(self.products[i], 2, out=y)
+        activate(self.activations[i], y, None)
 
-    def finish_pull(self):
-        """The gradients of the network's parameters."""
-        both = [grad[..., : self.members].permute(2, 1, 0) for grad in self.grads]
-        parts = (part for grad in both for part in (grad[:, :-1], grad[:, -1:]))
-        return [part.clone(memory_format=torch.contiguous_format) for part in parts]
+    def views(self, x, error):
+        return error[:, :, None], x
+
+    def pull(self, i, error, x, to):
+        """Gather the gradients of layer i, and take the error to its input."""
+        self.grads[i].addcmul_(error, x)
+        torch.mul(self.weights[i], error, out=self.products[i])
+        torch.sum(self.products[i], 1, out=to)
 
 
-class RowEvaluation:
-    """out = field(z); grad, with respect to out, is spent on to_z and the field's grads."""
+def activate(activation, h: Tensor, scratch: Tensor | None) -> None:
+    """activation(h) in place, each number the same wherever it stands.
 
-    def __init__(self, field, z, out, grad=None, to_z=None):
-        inside = [z.new_ones(len(w) + 1, z.shape[1]) for w in field.weights[:-1]]
-        plain = type(field.activations[-1]) is nn.Identity
-        end = out[field.shift : -1]
-        last = end if plain else torch.empty_like(end)
-        results = [*(y[:-1] for y in inside), last]
-        self.layers = list(zip(
-            field.activations, field.weights, field.products, [z, *inside], results
-        ))  # fmt: skip
-        self.result = None if plain else (end, last)
-        self.shift = (out[: field.shift], z[field.d : -1]) if field.shift else None
-        if grad is None:
-            return
-        to = [to_z, *(torch.empty_like(y) for y in inside)]
-        errors = [*(y[:-1] for y in to[1:]), grad[field.shift : -1]]
-        self.back = list(zip(
-            field.activations, results, errors, [e[:, None] for e in errors], field.grads,
-            [z, *inside], field.weights, field.products, to, field.scratch,
-        ))[::-1]  # fmt: skip
-        if field.shift:
-            self.shifted = to_z[field.d : -1], grad[: field.shift]
+    scratch: as h; None where h has no tail, so that torch's own ELU will do.
+    """
+    kind = type(activation)
+    if kind is nn.ELU and scratch is None:
+        nn.functional.elu_(h)
+    elif kind is nn.ELU:  # e^h - 1 is never below h, and exp takes a third of the time of expm1
+        below = torch.clamp(h, max=0, out=scratch)
+        torch.maximum(h, below.exp_().sub_(1), out=h)
+    elif kind is nn.Tanh:
+        h.tanh_()
+    elif kind is nn.Hardtanh:
+        h.clamp_(activation.min_val, activation.max_val)
 
-    def value(self, t):
-        for activation, weight, product, x, y in self.layers:
-            torch.mul(weight, x, out=product)
-            torch.sum(product, 1, out=y)
-            activate(activation, y, None)
-        if self.result is not None:
-            self.result[0].copy_(self.result[1])
-        if self.shift is not None:
-            self.shift[0].copy_(self.shift[1])
 
-    def pull(self):
-        for activation, y, error, column, grads, x, weight, product, to, scratch in self.back:
-            through(activation, y, error, scratch)
-            grads.addcmul_(column, x)
-            torch.mul(weight, column, out=product)
-            torch.sum(product, 0, out=to)
-        if self.shift is not None:
-            self.shifted[0].add_(self.shifted[1])
+def through(activation, y: Tensor, grad: Tensor, scratch: Tensor) -> None:
+    """grad times the activation's slope, which its result y tells, in place."""
+    kind = type(activation)
+    if kind is nn.ELU:  # y + 1 below 0
+        torch.ops.aten.elu_backward.grad_input(grad, 1, 1, 1, True, y, grad_input=grad)
+    elif kind is nn.Tanh:
+        grad.addcmul_(grad, torch.mul(y, y, out=scratch), value=-1)
+    elif kind is nn.Hardtanh:
+        grad.mul_((y > activation.min_val) & (y < activation.max_val))
