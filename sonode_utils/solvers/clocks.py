@@ -4,6 +4,8 @@ All of it is small arithmetic in double precision, (clock,) at a time, in operat
 the same bits on every processor.
 """
 
+import copy
+
 import numpy as np
 import torch
 
@@ -82,7 +84,11 @@ def plan_steps(taken, whole: np.ndarray) -> np.ndarray:
 
 def _interpolate(x, xs, ys):
     """np.interp, column by column: x: (m, clock); xs, ys: (n, clock), xs not decreasing."""
-    left = np.clip((xs[:, None] < x).sum(0) - 1, 0, len(xs) - 2)
+    if len(x) * xs.size < 1e6:
+        below = (xs[:, None] < x).sum(0)
+    else:  # a table of all pairs would be large
+        below = np.stack([np.searchsorted(*column) for column in zip(xs.T, x.T)], 1)
+    left = np.clip(below - 1, 0, len(xs) - 2)
     x0, x1, y0, y1 = (
         np.take_along_axis(values, left + i, 0) for values in (xs, ys) for i in (0, 1)
     )
@@ -169,6 +175,26 @@ class Clocks:
         t, h = (np.take_along_axis(values, which, 0) for values in (t, h))
         theta = np.where(due, times - t, 0) / np.where(h > 0, h, 1)
         return some, due, which, theta, h * due
+
+    def few(self, which: np.ndarray) -> "Clocks":
+        """These clocks from here on, on a tape of their own."""
+        few, done = copy.copy(self), len(self.tape)
+        few.lengths, few.max_steps, few.tape = self.lengths[done:], self.max_steps - done, []
+        for name, values in vars(few).items():
+            if isinstance(values, np.ndarray):
+                setattr(few, name, values[..., which])
+        return few
+
+    def join(self, few: "Clocks", which: np.ndarray) -> None:
+        """Take over what became of a few of the clocks."""
+        for name in ("t", "h", "tries", "moves", "cold", "failed"):
+            values = getattr(self, name).copy()
+            values[which] = getattr(few, name)
+            setattr(self, name, values)
+        for row in few.tape:
+            wide = np.zeros((len(row), len(self.end)))
+            wide[:, which] = row
+            self.tape.append(tuple(wide))
 
     def close(self) -> np.ndarray:
         """Leave the plan for the next solve -> evaluations of each clock: (clock,)."""

@@ -13,13 +13,14 @@ none: columns come in multiples of 64, matrices have two rows and batched produc
 
 import math
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 
 class PlainField:
     """Any field(t, z), in the layout of `integrate`: values, and autograd for derivatives."""
 
-    timed, rows = True, slice(None)
+    timed, rows, axis = True, slice(None), None
 
     def __init__(self, field, z0: Tensor, per_row: bool):
         self.field, self.shape = field, z0.shape
@@ -52,3 +53,31 @@ class PlainEvaluation:
 
     def value(self, t):
         self.out.copy_(self.field(t, self.z))
+
+
+def activate(activation, h: Tensor, scratch: Tensor | None) -> None:
+    """activation(h) in place, each number the same wherever it stands.
+
+    scratch: as h; None where h has no tail, so that torch's own ELU will do.
+    """
+    kind = type(activation)
+    if kind is nn.ELU and scratch is None:
+        nn.functional.elu_(h)
+    elif kind is nn.ELU:  # e^h - 1 is never below h, and exp takes a third of the time of expm1
+        below = torch.clamp(h, max=0, out=scratch)
+        torch.maximum(h, below.exp_().sub_(1), out=h)
+    elif kind is nn.Tanh:
+        h.tanh_()
+    elif kind is nn.Hardtanh:
+        h.clamp_(activation.min_val, activation.max_val)
+
+
+def through(activation, y: Tensor, grad: Tensor, scratch: Tensor) -> None:
+    """grad times the activation's slope, which its result y tells, in place."""
+    kind = type(activation)
+    if kind is nn.ELU:  # y + 1 below 0
+        torch.ops.aten.elu_backward.grad_input(grad, 1, 1, 1, True, y, grad_input=grad)
+    elif kind is nn.Tanh:
+        grad.addcmul_(grad, torch.mul(y, y, out=scratch), value=-1)
+    elif kind is nn.Hardtanh:
+        grad.mul_((y > activation.min_val) & (y < activation.max_val))

@@ -1,9 +1,12 @@
 """The fields of networks whose derivative is known, in two layouts (see `fields.py`)."""
 
+import copy
 import math
 
 import torch
 from torch import Tensor, nn
+
+from sonode_utils.solvers.fields import activate, through
 
 COLUMNS = 64  # four of the widest vectors: no tail in any loop over them
 
@@ -13,7 +16,7 @@ class Network:
 
     The field is the state without its first d features, then the network's d outputs:
     [v, f(x, v)], or f alone where d is the whole state. `rows` are those of a state or layer
-    that are features. Lists of tensors have one for each layer.
+    that are features; the members lie along `axis`, in multiples of `least`.
     """
 
     timed, rows = False, slice(None)
@@ -48,6 +51,18 @@ class Network:
         if self.clock[2] == 1:
             return z.view(*z.shape[:-2], *self.shape)
         return z.view(*z.shape[:-2], *self.shape[::2], -1).transpose(-1, -2)
+
+    def few(self, which):
+        """The field of a few members, numbered as they stand in the layout."""
+        few, axis = copy.copy(self), self.axis % 3
+        for name in ("weights", "grads", "scratch", "errors", self.other):
+            tensors = getattr(self, name)
+            setattr(few, name, [v.index_select(self.axis, which) for v in tensors])
+        few.shape, few.clock = (
+            (*sizes[:axis], len(which), *sizes[axis + 1 :])
+            for sizes in (self.shape, self.clock)
+        )
+        return few
 
     def begin_pull(self):
         """Begin with gradients of zero."""
@@ -111,6 +126,8 @@ class FusedMLP(Network):
     A lone member or a lone feature has an idle one beside it.
     """
 
+    axis, least, other = -3, 2, "back"
+
     def __init__(self, mlp: nn.Module, z0: Tensor, per_row: bool):
         super().__init__(mlp, z0)
         members, width = max(2, self.members), max(2, self.features)
@@ -168,7 +185,7 @@ class RowMLP(Network):
     single column cost several times more. The last row of every layer is 1, for the biases.
     """
 
-    rows = slice(-1)
+    rows, axis, least, other = slice(-1), -1, COLUMNS, "products"
 
     def __init__(self, mlp: nn.Module, z0: Tensor, per_row: bool = False):
         super().__init__(mlp, z0)
@@ -214,31 +231,3 @@ class RowMLP(Network):
         self.grads[i].addcmul_(error, x)
         torch.mul(self.weights[i], error, out=self.products[i])
         torch.sum(self.products[i], 1, out=to)
-
-
-def activate(activation, h: Tensor, scratch: Tensor | None) -> None:
-    """activation(h) in place, each number the same wherever it stands.
-
-    scratch: as h; None where h has no tail, so that torch's own ELU will do.
-    """
-    kind = type(activation)
-    if kind is nn.ELU and scratch is None:
-        nn.functional.elu_(h)
-    elif kind is nn.ELU:  # e^h - 1 is never below h, and exp takes a third of the time of expm1
-        below = torch.clamp(h, max=0, out=scratch)
-        torch.maximum(h, below.exp_().sub_(1), out=h)
-    elif kind is nn.Tanh:
-        h.tanh_()
-    elif kind is nn.Hardtanh:
-        h.clamp_(activation.min_val, activation.max_val)
-
-
-def through(activation, y: Tensor, grad: Tensor, scratch: Tensor) -> None:
-    """grad times the activation's slope, which its result y tells, in place."""
-    kind = type(activation)
-    if kind is nn.ELU:  # y + 1 below 0
-        torch.ops.aten.elu_backward.grad_input(grad, 1, 1, 1, True, y, grad_input=grad)
-    elif kind is nn.Tanh:
-        grad.addcmul_(grad, torch.mul(y, y, out=scratch), value=-1)
-    elif kind is nn.Hardtanh:
-        grad.mul_((y > activation.min_val) & (y < activation.max_val))

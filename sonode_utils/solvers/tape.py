@@ -1,7 +1,6 @@
-"""Steps written down: forward in buffers that are made once, and back again exactly.
+"""A solve written down, step by step (`step.py`), and the way back along it, exactly.
 
-A pass of the method computes six points and seven stages for all clocks, elementwise over them:
-no clock ever sees another. A clock that is done stands still with a step of zero.
+A clock that is done stands still with a step of zero.
 """
 
 import numpy as np
@@ -9,56 +8,10 @@ import torch
 from torch import Tensor
 
 from sonode_utils.solvers.clocks import ALPHA, BETA, QUARTIC, Clocks, minus_fifth_power
+from sonode_utils.solvers.step import Pass
 
 CHUNK = 16  # passes that lie together in memory, for outputs to be one gather over them
-
-
-class Pass:
-    """The buffers of one pass, and the views of them that it works on, made once.
-
-    rows: (8, *shape), the state z and the stages k0 to k6; points: (7, *shape), the six points
-    at which k1 to k6 are the field's values, the last of them the end of the step, then the
-    error; share: (7, 8, *clock), what each row gives to each point: h times the tableau.
-    to_rows: (8, *shape), for the gradients with respect to the rows; room: (*shape), for that
-    with respect to a point.
-    """
-
-    def __init__(self, field, rows: Tensor, to_rows: Tensor, room: Tensor):
-        self.to_rows, self.room, self.back = to_rows, room, None
-        self.z, *self.k = rows.unbind(0)
-        self.points = rows.new_empty(7, *field.shape)
-        *self.at, self.error = self.points.unbind(0)
-        share = rows.new_ones(7, 8, *field.clock)
-        self.by_h, self.first = share[:, 1:], (self.points[:6], share[:6, 1], share[6, 1])
-        self.later = [(self.points[j:], share[j:, j + 1], self.k[j]) for j in range(1, 7)]
-        self.shares = [(to_rows[: i + 2], share[i, : i + 2]) for i in range(6)]
-        bound = zip(self.at, self.k[1:], to_rows[2:], [room] * 6)
-        self.evaluations = [field.evaluation(*tensors) for tensors in bound]
-
-    def run(self, t: list, h: Tensor, tableau: Tensor) -> None:
-        """One step from self.z with slope self.k[0]. h: (*clock)"""
-        torch.mul(tableau, h, out=self.by_h)
-        points, to_points, to_error = self.first
-        torch.addcmul(self.z, to_points, self.k[0], out=points)
-        torch.mul(to_error, self.k[0], out=self.error)
-        for evaluation, now, (points, share, k) in zip(self.evaluations, t[1:], self.later):
-            evaluation.value(now)
-            points.addcmul_(share, k)
-
-    def go_back(self, to_z: Tensor, to_k: Tensor) -> tuple[Tensor, Tensor]:
-        """From the gradients with respect to state and slope after the step to those before."""
-        if self.back is not None:  # these clocks went on from where they had been
-            for gathered, grad in zip(self.to_rows, (to_z, to_k)):
-                gathered.add_(torch.where(self.back, grad, 0))
-            to_z, to_k = (torch.where(self.back, 0, grad) for grad in (to_z, to_k))
-        self.to_rows[7].add_(to_k)
-        for i in range(5, -1, -1):
-            self.evaluations[i].pull()
-            if i == 5:
-                self.room.add_(to_z)
-            to_rows, share = self.shares[i]
-            to_rows.addcmul_(share, self.room)
-        return self.to_rows[0], self.to_rows[1]
+PATIENCE = 2 * CHUNK  # passes after which a few members that still move go on alone
 
 
 class Tape:
@@ -73,6 +26,7 @@ class Tape:
         self.quartic = torch.tensor(QUARTIC).to(z0).view(4, 1, 7, 1, 1)
         self.chunks: list[tuple] = []  # rows, to_rows and passes
         self.reads: list[tuple] = []  # how the outputs were read from each of them
+        self.rest: Tape | None = None  # on which a few members went on
         self.z0, self.k0, self.to_k0, self.room = self.tableau.new_zeros(4, *field.shape)
         self.first = field.evaluation(self.z0, self.k0, self.to_k0, self.room)
 
@@ -83,7 +37,7 @@ class Tape:
         size: (clock,), how many numbers each clock's error is a mean of.
         """
         self.clocks, self.size, self.begin, self.rtol = clocks, size, begin, rtol
-        self.atol, self.reads = max(atol, torch.finfo(z0.dtype).tiny), []
+        self.atol = max(atol, torch.finfo(z0.dtype).tiny)
         z, k = self.z0.copy_(self.field.lay(z0)), self.k0
         self.first.value(self.times()[0])
         clocks.drop(self.sums(0 * (z + k)) != 0)
@@ -92,12 +46,41 @@ class Tape:
                 state.masked_fill_(self.per_clock(clocks.failed) > 0, 0)
         if clocks.cold.any():
             clocks.begin(self.first_step(z, k))
-        out = self.field.by_clock(z).expand(len(clocks.times), -1, -1).clone()
+        return self.run(z, k, self.field.by_clock(z).expand(len(clocks.times), -1, -1).clone())
+
+    def run(self, z: Tensor, k: Tensor, out: Tensor) -> Tensor:
+        """From this state and slope until all clocks are done. out: (time, clock, number)"""
+        clocks, self.reads, self.rest = self.clocks, [], None
         while clocks.h.any():
             z, k = self.advance(z, k)
-            if len(clocks.tape) % CHUNK == 0 or not clocks.h.any():
+            full = len(clocks.tape) % CHUNK == 0
+            if full or not clocks.h.any():
                 self.read(out)
+            if full and len(clocks.tape) >= PATIENCE:
+                self.go_on_with_few(z, k, out)
         return out
+
+    def go_on_with_few(self, z: Tensor, k: Tensor, out: Tensor) -> None:
+        """If at most half of the members still move, they go on on a tape of their own.
+
+        A long tape of all members would be slow, and fill the memory.
+        """
+        field, clocks = self.field, self.clocks
+        if field.axis is None:
+            return
+        by_member = np.arange(len(clocks.h)).reshape(field.shape[field.axis], -1)
+        going = (clocks.h[by_member] > 0).any(1)
+        count = -(-going.sum() // field.least) * field.least
+        if not 0 < 2 * count <= len(by_member):
+            return
+        few = np.argsort(~going, kind="stable")[:count]
+        self.which, self.members = by_member[few].ravel(), torch.from_numpy(few).to(z.device)
+        self.rest = rest = Tape(field.few(self.members), z, self.keep)
+        rest.clocks, rest.size = clocks.few(self.which), self.size[self.which]
+        rest.begin, rest.rtol, rest.atol = self.begin, self.rtol, self.atol
+        z, k = (state.index_select(field.axis, self.members) for state in (z, k))
+        out[:, self.which] = rest.run(z, k, out[:, self.which])
+        clocks.join(rest.clocks, self.which)
 
     def per_clock(self, values) -> Tensor:
         """(..., clock) -> a tensor that goes with the state."""
@@ -194,15 +177,7 @@ class Tape:
     def go_back(self, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """grad: (time, clock, number), to the outputs -> to z0, to the parameters."""
         field = self.field
-        field.begin_pull()
-        to_z, to_k = grad.new_zeros(2, *field.shape)
-        for (_, to_rows, passes), read in list(zip(self.chunks, self.reads))[::-1]:
-            some, rows, weights, shape = read
-            table, parts = grad.new_zeros(shape), weights * grad[some, None]
-            table.flatten(0, 2).index_add_(0, rows, parts.flatten(0, 2))
-            to_rows[: len(table)] = field.from_clock(table)
-            for now in reversed(passes[: len(table)]):
-                to_z, to_k = now.go_back(to_z, to_k)
+        to_z, to_k = self.walk_back(grad)
         self.to_k0.copy_(to_k)
         self.first.pull()
         to_z = to_z + field.from_clock(grad[0]) + self.room
@@ -210,6 +185,25 @@ class Tape:
             stand = self.per_clock(~self.clocks.moves) > 0
             to_z = torch.where(stand, field.from_clock(grad.sum(0)), to_z)
         return to_z, field.finish_pull()
+
+    def walk_back(self, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients with respect to the state and slope at the start of the tape."""
+        field = self.field
+        to_z, to_k = to = grad.new_zeros(2, *field.shape)
+        field.begin_pull()
+        if self.rest is not None:
+            late = self.rest.walk_back(grad[:, self.which])
+            to.index_copy_(field.axis, self.members, torch.stack(late))
+            for mine, theirs in zip(field.grads, self.rest.field.grads):
+                mine.index_copy_(field.axis, self.members, theirs)
+        for (_, to_rows, passes), read in list(zip(self.chunks, self.reads))[::-1]:
+            some, rows, weights, shape = read
+            table, parts = grad.new_zeros(shape), weights * grad[some, None]
+            table.flatten(0, 2).index_add_(0, rows, parts.flatten(0, 2))
+            to_rows[: len(table)] = field.from_clock(table)
+            for now in reversed(passes[: len(table)]):
+                to_z, to_k = now.go_back(to_z, to_k)
+        return to_z, to_k
 
 
 def interpolate(table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from sonode_utils.data import systems
 from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, pad_mask, streams
 from sonode_utils.models import ANODE, NODE, SONODE, HigherOrderNODE, paper_model
 from sonode_utils.solve import integrate
-from sonode_utils.solvers import networks
+from sonode_utils.solvers import fields
 from sonode_utils.train import planning
 
 ENDS = torch.tensor([0.0, 1.0])
@@ -188,7 +188,7 @@ def test_many_values_go_through_elu_as_few_do():
     h[0, 0, :3] = torch.tensor([-torch.inf, torch.inf, torch.nan])
     expected = torch.nn.functional.elu(h)
     ours = h.clone()
-    networks.activate(torch.nn.ELU(), ours, torch.empty_like(h))
+    fields.activate(torch.nn.ELU(), ours, torch.empty_like(h))
     torch.testing.assert_close(ours, expected, rtol=0, atol=3e-16, equal_nan=True)
 
 

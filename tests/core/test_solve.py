@@ -11,6 +11,7 @@ from torchdiffeq._impl.misc import _optimal_step_size
 from sonode_utils.ensemble import streams
 from sonode_utils.models import paper_model
 from sonode_utils.solve import integrate, reversal_error
+from sonode_utils.solvers import tape
 from sonode_utils.solvers.clocks import StepPlan, plan_steps, step_factor
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
@@ -110,6 +111,48 @@ def test_a_fast_member_costs_a_slow_one_nothing():
     assert together.nfe.tolist() == [int(one.nfe) for one in lone]
     assert torch.equal(together.z, torch.cat([one.z for one in lone], 1))
     assert together.nfe[2] > 2 * together.nfe[0]
+
+
+@pytest.mark.parametrize("members, batch, each", [(9, 3, False), (9, 3, True), (130, 1, False)])
+@pytest.mark.parametrize("planned", [True, False])
+def test_members_that_are_done_leave_a_long_solve_and_change_no_bit(
+    monkeypatch, members, batch, each, planned
+):
+    model = paper_model("SONODE", 2, streams("test weights", range(members)))
+    for layer in model.f.layers[::2]:  # member 1 is stiff, and 4 blows up
+        layer.weight.data[1] *= 8
+        layer.weight.data[4] *= 10
+    x0 = torch.linspace(-1, 1, members * batch * 2).view(members, batch, 2)
+    times = torch.linspace(0, 3, 8)
+    if each:
+        times = times[:, None, None] * torch.linspace(0.5, 1, members * batch).view(
+            members, batch
+        )
+
+    def solve():
+        plan, tapes, found = StepPlan() if planned else None, [], []
+        make = tape.Tape.__init__
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                tape.Tape, "__init__", lambda *given: (tapes.append(given), make(*given))[1]
+            )
+            for _ in range(2):
+                model.zero_grad()
+                z = integrate(
+                    model.field, model.initial_state(x0), times,
+                    network=model.network(), plan=plan,
+                )  # fmt: skip
+                z.z.square().sum().backward()
+                found += [z.z, z.nfe, *(p.grad.clone() for p in model.parameters())]
+        return found, len(tapes), found[1]
+
+    few, tapes, nfe = solve()
+    assert (nfe > 6 * tape.PATIENCE).any() and tapes > 2
+    monkeypatch.setattr(tape, "PATIENCE", 10**9)
+    everyone, tapes, _ = solve()
+    assert tapes <= 2
+    for a, b in zip(few, everyone, strict=True):
+        assert np.array_equal(a.detach(), b.detach(), equal_nan=True)
 
 
 def test_a_field_gets_each_members_own_time():
