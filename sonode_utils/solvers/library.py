@@ -24,15 +24,14 @@ def solve_by_library(
         nfe += 1
         return torch.where(alive[:, None, None], field(t, z), 0)
 
-    def worst_norm(z):  # so that nobody is solved less accurately than alone
+    def norm(z):  # the worst member's, so that nobody is solved less accurately than alone
         nonlocal errors
         own = (z.square().sum((1, 2)) / size).sqrt()
         own = torch.where(alive, own, 0).nan_to_num(torch.inf, torch.inf)
         errors = own.detach()
         return own.max()
 
-    known = {"method": method, "rtol": rtol, "atol": atol}
-    known["options"] = {"norm": worst_norm, **options}
+    known = {"method": method, "rtol": rtol, "atol": atol, "options": {"norm": norm, **options}}
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*[Uu]nexpected arg")
         while True:
