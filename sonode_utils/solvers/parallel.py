@@ -1,26 +1,17 @@
 """Solving an ODE with a sampled input over all samples at once.
 
-A Runge-Kutta step takes the state at one sample to the next, z[n+1] = F(z[n], u[n]). Stepping
-through N samples means N small operations that wait for each other. Here all N are unknowns
-of one system of equations, z[n+1] - F(z[n], u[n]) = 0, solved by Newton's method: with the
-Jacobians A[n] = dF/dz at the last guess, the next guess obeys
+A Runge-Kutta step takes the state at one sample to the next, z[n+1] = F(z[n], u[n]). These N
+equations are solved together by Newton's method: with A[n] = dF/dz at the last guess, the next
+one obeys
 
-    z[n+1] = A[n] z[n] + b[n],    b[n] = F(z[n], u[n]) - A[n] z[n] at the last guess,
+    z[n+1] = F(guess[n], u[n]) + A[n] (z[n] - guess[n]),
 
 a *linear* recurrence, which `scan.py` solves in log2(N) long operations in place of N short
-ones. Convergence is quadratic, and in training the last iteration's solution is a good guess.
-The gradient is exact for the discrete problem; second derivatives are refused.
+ones. The gradient is exact for the discrete problem; second derivatives are refused.
 
-    u = input_at_stages(signal, substeps=2)       # signal: (channel, sample)
-    z = solve_parallel(field, z0, u).z            # -> (feature, sample, member)
-    z = solve_parallel(field, z0, u, guess=z).z   # next iteration: from the last solution
-
-`field(z, u)` gives dz/dt and knows nothing of time or of neighbours: it is called once per
-Runge-Kutta stage for all samples together, with z: (feature, time, member) and u: (channel,
-time, member or 1), and must treat every (time, member) on its own. If it has `push(z,
-tangents)` too, its Jacobian times given columns, that is faster. Features come first, members
-last: every operation is then a long contiguous one. Where the field is affine in z, A is one
-matrix for all samples and there is nothing to guess: `affine` needs a single, cheaper scan.
+`field(z, u)` gives dz/dt for all samples together, of z: (feature, time, member) and
+u: (channel, time, member or 1), and must treat every (time, member) on its own. If it has
+`push(z, tangents)` too, its Jacobian times given columns, that is faster.
 
 Every member decides for itself: once its Newton step is small it stands still. A member that
 is not solved within `most` steps is stepped through sample by sample, which is slow and always
@@ -55,11 +46,10 @@ def input_at_stages(u: Tensor, substeps: int = 2, slope: bool = False) -> Tensor
     further channels -> (2 substeps + 1, channel, sample - 1, member or 1), of which
     entry j is the time j / (2 substeps) into each interval.
     """
-    u = u if u.dim() == 3 else u[..., None]
-    share = torch.linspace(0, 1, 2 * substeps + 1, dtype=u.dtype)[:, None, None, None]
-    inside = u[:, :-1] + share * u.diff(dim=1)
-    slopes = [u.diff(dim=1).expand(len(share), -1, -1, -1)] if slope else []
-    return torch.cat([inside, *slopes], 1)
+    u = torch.atleast_3d(u)
+    share, du = torch.linspace(0, 1, 2 * substeps + 1, dtype=u.dtype), u.diff(dim=1)
+    inside = u[:, :-1] + share[:, None, None, None] * du
+    return torch.cat([inside, du.expand_as(inside)], 1) if slope else inside
 
 
 def input_from_fine_grid(u: Tensor, substeps: int = 2) -> Tensor:
@@ -67,7 +57,7 @@ def input_from_fine_grid(u: Tensor, substeps: int = 2) -> Tensor:
 
     u: (channel, 2 substeps (samples - 1) + 1[, member]) -> as `input_at_stages`.
     """
-    u = u if u.dim() == 3 else u[..., None]
+    u = torch.atleast_3d(u)
     if (u.shape[1] - 1) % (2 * substeps):
         raise ValueError(f"{u.shape[1]} times are not {2 * substeps} per sample and one more")
     return u.unfold(1, 2 * substeps + 1, 2 * substeps).permute(3, 0, 1, 2).contiguous()
@@ -91,9 +81,9 @@ def solve_parallel(
     """Solve z' = field(z, u) from z0 at every sample, as the text above explains.
 
     z0: (feature, member); u: from `input_at_stages` or `input_from_fine_grid`; guess:
-    (feature, sample, member); alive: (member,), False = not solved, held at z0; tol: the
-    size of the last Newton step, relative to the member's largest state (1e-4, or 1e-9 in
-    double precision; that step still counts, so the error left is about its square).
+    (feature, sample, member), in training the last solution; alive: (member,), False = held
+    at z0; tol: the last Newton step's size, relative to the member's largest state (1e-4, or
+    1e-9 in double precision; that step still counts, so the error left is about its square).
     """
     if fallback not in ("step", "drop"):
         raise ValueError(f"fallback accepts 'step' or 'drop', not {fallback!r}")
@@ -114,11 +104,10 @@ def solve_parallel(
             break
         z = torch.where(going, new.detach(), z)  # whoever is done repeats its last step
     if unsolved.any():
-        if fallback == "step":
-            z = _step_through(field, begin, z, u, dt, unsolved)
-        failed = unsolved if fallback == "drop" else unsolved & ~_finite(z)
-        z = torch.where(failed, begin, z)
-        new = _newton(field, z0, z, u, dt, alive & ~failed)[0]
+        path = _stepped(field, begin, u, dt, unsolved) if fallback == "step" else torch.nan
+        z = torch.where(unsolved, path, z)
+        failed = unsolved & ~_finite(z)
+        new, _ = _newton(field, z0, torch.where(failed, begin, z), u, dt, alive & ~failed)
         failed = failed | unsolved & ~_finite(new)
         new = torch.where(failed, torch.nan, new)
     return SampledSolution(new, newton, 2 * (len(u) - 1) * newton, unsolved, failed)
@@ -129,8 +118,8 @@ def affine(
 ) -> SampledSolution:
     """`solve_parallel` for a field that is affine in z: z[n+1] = A z[n] + b[n], A for all n.
 
-    A member whose solution is not finite has blown up: it is `failed`, and NaN. A field that
-    is not affine, or whose A changes with u, is refused.
+    Nothing to guess, and a cheaper scan. A field that is not affine, or whose A changes with
+    u, is refused.
     """
     (d, members), alive = z0.shape, _check(z0, u, alive)
     probes = torch.eye(d, d + 3, dtype=z0.dtype)  # unit vectors and the origin at u = 0, then
@@ -154,15 +143,15 @@ def _check(z0, u, alive, guess=None):
     members, whole = z0.shape[-1], (len(z0), u.shape[-2] + 1, z0.shape[-1])
     alive = torch.ones(members, dtype=torch.bool) if alive is None else alive
     staged = u.dim() == 4 and u.shape[3] in (1, members) and len(u) > 2 and len(u) % 2
+    flags = alive.shape == (members,) and alive.dtype == torch.bool
+    fits = guess is None or (guess.shape == whole and guess.dtype == z0.dtype)
     for name, given, right, wanted in (
         ("z0", z0, z0.dim() == 2 and z0.is_floating_point(), "floats (feature, member)"),
         ("u", u, staged, f"(2 substeps + 1, channel, interval, 1 or {members})"),
         ("u", u, u.dtype == z0.dtype, f"{z0.dtype}, as z0 is"),
-        ("alive", alive, alive.shape == (members,) and alive.dtype == torch.bool,
-         f"({members},) of bool"),
-        ("guess", guess, guess is None or (guess.shape == whole and guess.dtype == z0.dtype),
-         f"{z0.dtype} {whole}"),
-    ):  # fmt: skip
+        ("alive", alive, flags, f"({members},) of bool"),
+        ("guess", guess, fits, f"{z0.dtype} {whole}"),
+    ):
         if not right:
             raise ValueError(f"{name} accepts {wanted}, not {given.dtype} {(*given.shape,)}")
     return alive
@@ -170,24 +159,14 @@ def _check(z0, u, alive, guess=None):
 
 def step(field: Callable, z: Tensor, u: Tensor, dt: float = 1.0) -> Tensor:
     """One sample ahead by Runge-Kutta 4, in (len(u) - 1) / 2 substeps; z as for `field`."""
-    return _runge_kutta(lambda state, u: [field(state[0], u)], [z], u, dt)[0]
-
-
-def _runge_kutta(rates, state, u, dt):
-    """`step` for several tensors at once; rates(state, u) gives the derivative of each."""
     h = dt / ((len(u) - 1) // 2)
     for s in range(0, len(u) - 1, 2):
-        k1 = rates(state, u[s])
-        k2 = rates(_ahead(state, k1, h / 2), u[s + 1])
-        k3 = rates(_ahead(state, k2, h / 2), u[s + 1])
-        k4 = rates(_ahead(state, k3, h), u[s + 2])
-        mean = [torch.add(a + d, b + c, alpha=2) for a, b, c, d in zip(k1, k2, k3, k4)]
-        state = _ahead(state, mean, h / 6)
-    return state
-
-
-def _ahead(state, rates, h):
-    return [torch.add(x, rate, alpha=h) for x, rate in zip(state, rates)]
+        k1 = field(z, u[s])
+        k2 = field(torch.add(z, k1, alpha=h / 2), u[s + 1])
+        k3 = field(torch.add(z, k2, alpha=h / 2), u[s + 1])
+        k4 = field(torch.add(z, k3, alpha=h), u[s + 2])
+        z = torch.add(z, torch.add(k1 + k4, k2 + k3, alpha=2), alpha=h / 6)
+    return z
 
 
 def _newton(field, z0, z, u, dt, alive):
@@ -207,14 +186,16 @@ def linearise(field: Callable, z: Tensor, u: Tensor, dt: float) -> tuple[Tensor,
     z: (feature, time, member) -> the same, (feature, feature, time, member). That is a
     reverse pass for each row, unless the field can `push` tangents itself.
     """
-    z, record = z.detach(), torch.is_grad_enabled()
+    z, record, stages = z.detach(), torch.is_grad_enabled(), []
     unit = torch.eye(len(z), dtype=z.dtype)[:, :, None, None].expand(-1, -1, *z.shape[1:])
     if hasattr(field, "push"):
 
-        def both(state, u):
-            return [field(state[0], u), field.push(state[0].detach(), state[1])]
+        def noted(z, u):
+            stages.append(z.detach())
+            return field(z, u)
 
-        return _runge_kutta(both, [z, unit], u, dt)
+        F, at = step(noted, z, u, dt), iter(stages)
+        return F, step(lambda tangents, u: field.push(next(at), tangents), unit, u, dt)
     with torch.enable_grad():
         F = step(field, z.requires_grad_(), u, dt)
         A = [torch.autograd.grad(F, z, row, retain_graph=True)[0] for row in unit]
@@ -222,15 +203,15 @@ def linearise(field: Callable, z: Tensor, u: Tensor, dt: float) -> tuple[Tensor,
 
 
 @torch.no_grad()
-def _step_through(field, begin, z, u, dt, members):
-    """The trajectories of these members sample by sample; z for the others."""
-    path = begin.clone()
+def _stepped(field, begin, u, dt, members):
+    """The trajectories sample by sample, until none of these members is finite."""
+    path = torch.full_like(begin, torch.nan)
+    path[:, 0] = begin[:, 0]
     for n in range(u.shape[2]):
         path[:, n + 1] = step(field, path[:, n : n + 1], u[:, :, n : n + 1], dt)[:, 0]
-        if n % 50 == 0 and not path[:, n + 1].isfinite().all(0)[members].any():
-            path[:, n + 1 :] = torch.nan
+        if n % 50 == 0 and not path[:, n + 1, members].isfinite().all(0).any():
             break
-    return torch.where(members, path, z)
+    return path
 
 
 def _finite(z):
