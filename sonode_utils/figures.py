@@ -10,7 +10,6 @@ the rendered book draws the same figure from these with no kernel and no network
 """
 
 import json
-from functools import cache
 from html import escape
 from pathlib import Path
 
@@ -22,12 +21,7 @@ from matplotlib.axes import Axes
 
 from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP
 
-COLOURS = {
-    "NODE": "#E69F00",
-    "ANODE": "#CC79A7",
-    "SONODE": "#0072B2",
-    "TONODE": "#009E73",
-}
+COLOURS = {"NODE": "#E69F00", "ANODE": "#CC79A7", "SONODE": "#0072B2", "TONODE": "#009E73"}
 MARKERS = {"NODE": "^", "ANODE": "o", "SONODE": "D", "TONODE": "s"}
 JS = Path(__file__).with_name("js")
 INK = "#7a7f87"  # contrast of at least 3:1 on white and on the dark theme
@@ -62,13 +56,9 @@ def median_and_seeds(
     """
     x, values = np.asarray(x) + shift, np.asarray(values)
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=1)
-    colour, marker = COLOURS[model], MARKERS[model]
-    dots = np.repeat(x[:, None], values.shape[1], 1)
-    axis.plot(dots, values, ".", ms=3, alpha=0.3, color=colour)
+    axis.plot(x, values, ".", ms=3, alpha=0.3, color=COLOURS[model])
     bars = np.abs(np.stack([middle - low, high - middle]))
-    axis.errorbar(
-        x, middle, bars, fmt=marker, ms=6, color=colour, capsize=2, label=label or model
-    )
+    axis.errorbar(x, middle, bars, ls="", ms=6, capsize=2, label=label or model, **look(model))
 
 
 def band(axis: Axes, x, values, model: str, label: str | None = None, **style) -> None:
@@ -90,10 +80,9 @@ class Figure(anywidget.AnyWidget):
     description = traitlets.Unicode().tag(sync=True)
 
     def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
-        data = {**data, "text/plain": self.description, "text/html": self.stored()}
-        return (data, *rest) if rest else data
+        data, metadata = super()._repr_mimebundle_(**kwargs)
+        words = {"text/plain": self.description, "text/html": self.stored()}
+        return {**data, **words}, metadata
 
     def stored(self) -> str:
         """What a stored notebook keeps: the figure's name, its data, and a sentence."""
@@ -113,19 +102,14 @@ def sources(name: str) -> dict:
     return {"_esm": code, "_css": (JS / "common.css").read_text("utf8")}
 
 
-@cache
-def _figure_class(name):
-    return type(name, (Figure,), sources(name))
-
-
 def figure(name: str, data: dict, description: str, digits: int = 4) -> Figure:
     """The figure drawn by js/<name>.js from `data`: numbers, arrays, strings, lists, dicts.
 
     description: what it shows, in a sentence, for readers who cannot see it.
     Numbers keep `digits` significant digits; one that is not finite becomes +-1e6.
     """
-    plain = _plain(data, digits)
-    return _figure_class(name)(name=name, data=plain, description=description)
+    kind = type(name, (Figure,), sources(name))
+    return kind(name=name, data=_plain(data, digits), description=description)
 
 
 def _plain(value, digits):
