@@ -106,10 +106,8 @@ def check_input(x: Tensor, weight: Tensor) -> None:
     if x.dim() != 3 or len(x) != members or x.shape[-1] != n_in:
         raise ValueError(f"x must be ({members}, batch, {n_in}), not {tuple(x.shape)}")
     if (x.dtype, x.device) != (weight.dtype, weight.device):
-        raise TypeError(
-            f"x must be {weight.dtype} on {weight.device}, as the weights are, "
-            f"not {x.dtype} on {x.device}"
-        )
+        kind = f"{weight.dtype} on {weight.device}, as the weights are"
+        raise TypeError(f"x must be {kind}, not {x.dtype} on {x.device}")
 
 
 def _real(mask, k, width):

@@ -26,20 +26,18 @@ MARKERS = {"NODE": "^", "ANODE": "o", "SONODE": "D", "TONODE": "s"}
 JS = Path(__file__).with_name("js")
 INK = "#7a7f87"  # contrast of at least 3:1 on white and on the dark theme
 
-STYLE: dict = {
-    "figure.dpi": 110, "savefig.transparent": True, "figure.facecolor": "none",
-    "axes.facecolor": "none", "figure.constrained_layout.use": True,
-    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK,
-    "xtick.color": INK, "ytick.color": INK, "axes.titlecolor": INK,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-    "grid.color": INK, "grid.alpha": 0.25, "legend.frameon": False,
-    "legend.labelcolor": INK, "font.size": 11, "lines.linewidth": 1.8,
-}  # fmt: skip
-
 
 def use_style() -> None:
     """Put the house style in force for this notebook."""
-    plt.rcParams.update(STYLE)
+    plt.rcParams.update({
+        "figure.dpi": 110, "savefig.transparent": True, "figure.facecolor": "none",
+        "axes.facecolor": "none", "figure.constrained_layout.use": True,
+        "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK,
+        "xtick.color": INK, "ytick.color": INK, "axes.titlecolor": INK,
+        "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+        "grid.color": INK, "grid.alpha": 0.25, "legend.frameon": False,
+        "legend.labelcolor": INK, "font.size": 11, "lines.linewidth": 1.8,
+    })  # fmt: skip
 
 
 def look(model: str) -> dict:

@@ -1,10 +1,5 @@
-"""Solving many members' ODEs in one call, and telling the model's error from the solver's.
+"""Solving many members' ODEs in one call, and telling the model's error from the solver's."""
 
-`dopri5`, the book's workhorse, has a clock for every member (`solvers/dopri5.py`); any other
-method of torchdiffeq does its own solving, by name.
-"""
-
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -36,11 +31,11 @@ def integrate(
 ) -> Solution:  # fmt: skip
     """Solve z' = field(t, z) for all members at once, each with steps of its own.
 
-    With `dopri5` every member has its own clock: it is solved with the steps, and to the bits,
-    that it would have alone. field gets its time as t: (member, 1, 1). Other methods are
-    torchdiffeq's, with one step and one scalar t for all. A member whose solution blows up or
-    needs too many or too small steps is taken out, reported in `failed` and returned as NaN;
-    the others go on. Times may run backwards.
+    With `dopri5` (solvers/dopri5.py) every member has its own clock: it is solved with the
+    steps, and to the bits, that it would have alone. field gets its time as t: (member, 1, 1).
+    Other methods are torchdiffeq's, by name, with one step and one scalar t for all. A member
+    whose solution blows up or needs too many or too small steps is taken out, reported in
+    `failed` and returned as NaN; the others go on. Times may run backwards.
 
     z0: (member, batch, feature), in single or double precision; times: (time,), or (time,
     member) where members are observed at times of their own, or (time, member, batch): then
@@ -104,11 +99,8 @@ def _check(z0, times, rtol, atol):
         raise ValueError("times of members and rows must not decrease")
     if times.dim() > 1 and not (times[0] == times[0].flatten()[0]).all():
         raise ValueError("times must begin together: shift each row by its own start")
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name} accepts a number that is 0 or more, not {value}")
-    if rtol == atol == 0:
-        raise ValueError("rtol and atol must not both be 0")
+    if not (rtol >= 0 and atol >= 0 and 0 < rtol + atol < torch.inf):
+        raise ValueError(f"rtol, atol must be 0 or more and not both 0, not {rtol}, {atol}")
 
 
 def _per_member(name, values, default, members):

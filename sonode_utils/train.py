@@ -69,7 +69,9 @@ def fit(
                 raise ValueError(f"loss must give ({len(alive)},), not {tuple(value.shape)}")
             total = torch.where(alive, value, 0).sum()
             gradients = torch.autograd.grad(total, parameters, materialize_grads=True)
-            ok = alive & value.detach().isfinite() & _all_finite(gradients)
+            # Zero times a number is zero unless the number is infinite or undefined.
+            finite = (0 * torch.cat([g.flatten(1) for g in gradients], 1)).sum(1) == 0
+            ok = alive & value.detach().isfinite() & finite
             if (ok != alive).any():
                 optimiser.put_back(~ok)
                 alive = model.alive = ok
@@ -157,12 +159,6 @@ def planning(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.plan = outside  # type: ignore[assignment]
-
-
-def _all_finite(gradients):
-    """(member,): True where no gradient of that member is infinite or undefined."""
-    # Zero times a number is zero unless the number is infinite or undefined.
-    return (0 * torch.cat([g.flatten(1) for g in gradients], 1)).sum(1) == 0
 
 
 def _rows(values, p):
