@@ -1,6 +1,6 @@
 """Two kinds of figure: one house style for matplotlib, and figures that react in the page.
 
-A colour, a marker and a dash belong to one model everywhere: Okabe and Ito's colour-blind-safe
+A colour and a marker belong to one model everywhere: Okabe and Ito's colour-blind-safe
 palette on a transparent ground, with lines, text and grid in a grey that reads on white and
 on black alike, so that one picture serves both modes.
 
@@ -19,7 +19,7 @@ import numpy as np
 import traitlets
 from matplotlib.axes import Axes
 
-from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP
+from sonode_utils.ensemble import EnsembleMLP
 
 COLOURS = {"NODE": "#E69F00", "ANODE": "#CC79A7", "SONODE": "#0072B2", "TONODE": "#009E73"}
 MARKERS = {"NODE": "^", "ANODE": "o", "SONODE": "D", "TONODE": "s"}
@@ -123,12 +123,8 @@ def _plain(value, digits):
 
 
 def mlp_weights(mlp: EnsembleMLP, member: int, inputs=slice(None), outputs=slice(None)) -> list:
-    """One member's layers, for a network that is integrated in the page.
-
-    inputs, outputs: which features to keep, where the member is padded.
-    """
-    layers = [layer for layer in mlp.layers if isinstance(layer, EnsembleLinear)]
-    pairs = [(layer.weight[member], layer.bias[member, 0]) for layer in layers]
-    pairs[0] = (pairs[0][0][inputs], pairs[0][1])
-    pairs[-1] = (pairs[-1][0][:, outputs], pairs[-1][1][outputs])
-    return [{"w": w.tolist(), "b": b.tolist()} for w, b in pairs]
+    """One member's layers, for the page; inputs, outputs: what to keep of a padded member."""
+    own = [p[member] for p in mlp.parameters()]  # (n_in, n_out) and (1, n_out) in turn
+    own[0] = own[0][inputs]
+    own[-2:] = [p[:, outputs] for p in own[-2:]]
+    return [{"w": w.tolist(), "b": b[0].tolist()} for w, b in zip(own[0::2], own[1::2])]
