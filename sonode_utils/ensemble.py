@@ -118,9 +118,8 @@ def _real(mask, k, width):
 class EnsembleMLP(nn.Module):
     """E multilayer perceptrons: the paper's is two hidden layers of 20, ELU, no time input.
 
-    `output` names an activation after the last layer (the authors' code has some).
-    The call accepts a time and ignores it, so that a network can stand wherever a
-    field f(z, t) is expected.
+    `output` names an activation after the last layer (the authors' code has some). The call
+    accepts a time and ignores it, so that a network can stand wherever a field f(z, t) can.
 
     z: (member, batch, n_in) -> (member, batch, n_out)
     """
@@ -174,10 +173,7 @@ def pad_mask(dims, width: int) -> Tensor:
 
 
 def pick(model: nn.Module, members) -> nn.Module:
-    """A copy of a model that has these members only, all of them alive.
-
-    members: an index of the member axis: a slice, a list, or a mask (member,).
-    """
+    """A copy of a model with these members only, all alive: a slice, list or mask (member,)."""
     few = copy.deepcopy(model)
     for module in few.modules():
         if isinstance(module, EnsembleMLP) and module.in_features is not None:

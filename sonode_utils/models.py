@@ -74,10 +74,7 @@ class NODE(nn.Module):
 
     @torch.no_grad()
     def solve_tight(self, x0: Tensor, times: Tensor) -> Trajectory:
-        """Solve in double precision at rtol 1e-8: the model without its solver's error.
-
-        A member that cannot be solved even so comes back as NaN.
-        """
+        """Solve in double precision at rtol 1e-8: without the solver's error, or NaN."""
         return self.double_copy()(x0.double(), times.double(), **TIGHT)
 
 

@@ -50,17 +50,16 @@ def integrate(
     _check(z0, times, rtol, atol)
     if network is not None:
         check_input(z0, network.layers[0].weight)
-    members = len(z0)
-    alive = _per_member("alive", alive, True, members)
-    features = _per_member("features", features, z0.shape[-1], members)
+    alive = _per_member("alive", alive, True, len(z0))
+    features = _per_member("features", features, z0.shape[-1], len(z0))
     clocks = times.detach().double().cpu().reshape(*times.shape, *[1] * (3 - times.dim()))
     if clocks[-1, 0, 0] < clocks[0, 0, 0]:
         field, clocks, network = (lambda t, z, f=field: -f(-t, z)), -clocks, None
     if method == "dopri5":
         if options:
-            raise TypeError(f"dopri5 accepts rtol, atol and max_steps, not {[*options]}")
+            raise TypeError(f"dopri5 accepts rtol, atol, max_steps, not {', '.join(options)}")
         z, counts, out = dopri5(
-            field, z0, (clocks - clocks[0]).expand(-1, members, -1).numpy(),
+            field, z0, (clocks - clocks[0]).expand(-1, len(z0), -1).numpy(),
             begin=clocks[0, 0, 0].item(), rtol=rtol, atol=atol, moves=alive.numpy(),
             size=(features * (z0.shape[1] // clocks.shape[2])).numpy(),
             network=network if exactly_known(network) else None, plan=plan, max_steps=max_steps,
@@ -73,7 +72,7 @@ def integrate(
             field, z0, clocks[:, 0, 0], alive, features,
             method=method, rtol=rtol, atol=atol, options=options,
         )  # fmt: skip
-        nfe = torch.full((members,), count)
+        nfe = torch.full((len(z0),), count)
     failed = failed.to(z.device) | ~z.detach().isfinite().all(-1).all(-1).all(0)
     if failed.any():
         z = torch.where(failed[:, None, None], torch.nan, z)
@@ -100,14 +99,14 @@ def _check(z0, times, rtol, atol):
     if times.dim() > 1 and not (times[0] == times[0].flatten()[0]).all():
         raise ValueError("times must begin together: shift each row by its own start")
     if not (rtol >= 0 and atol >= 0 and 0 < rtol + atol < torch.inf):
-        raise ValueError(f"rtol, atol must be 0 or more and not both 0, not {rtol}, {atol}")
+        raise ValueError(f"rtol, atol must be finite, >= 0, not both 0; not {rtol}, {atol}")
 
 
 def _per_member(name, values, default, members):
     if values is None:
         return torch.full((members,), default)
     if values.shape != (members,):
-        raise ValueError(f"{name} must be (member,), ({members},), not {tuple(values.shape)}")
+        raise ValueError(f"{name} must be (member,) = ({members},), not {tuple(values.shape)}")
     return values.detach().cpu()
 
 

@@ -1,6 +1,5 @@
 """Training a whole ensemble: every member its own loss, its own fate."""
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -75,7 +74,7 @@ def fit(
             if (ok != alive).any():
                 optimiser.put_back(~ok)
                 alive = model.alive = ok
-            losses.append(torch.where(alive, value.detach(), math.nan))
+            losses.append(torch.where(alive, value.detach(), torch.nan))
             evaluations.append(torch.as_tensor(getattr(model, "nfe", 0)).expand(len(alive)))
             optimiser.step(gradients)
             optimiser.put_back(~alive)
