@@ -17,40 +17,26 @@ Four rooms surround that core::
 
 Importing the package puts torch on one thread: the book's tensors are small, and a second
 thread makes the same batched solve several times slower. Run two processes instead.
-`SONODE_THREADS` overrides it. On x86-64 with AVX2 it also pins the code paths of the libraries
-(`PINS`), so that the processor does not decide the last digits; a variable that is set already
-stays, and after the first computation a pin comes too late.
+`SONODE_THREADS` overrides it. On processors with AVX2 it also pins the code paths of the
+libraries (`PINS`), so that the processor does not decide the last digits; a variable that is
+set already stays, and after the first computation a pin comes too late.
 """
 
 import os
-import platform
 
 import torch
 from numpy._core._multiarray_umath import __cpu_features__  # type: ignore[import]
 
 PINS = {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 
-if platform.machine() in ("x86_64", "AMD64") and __cpu_features__["AVX2"]:
+if __cpu_features__["AVX2"]:
     for _name, _value in PINS.items():
         os.environ.setdefault(_name, _value)
 
 from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP, pad_mask, pick, stream, streams
-from sonode_utils.models import (
-    ANODE,
-    NODE,
-    SONODE,
-    HigherOrderNODE,
-    Trajectory,
-    paper_model,
-)
+from sonode_utils.models import ANODE, NODE, SONODE, HigherOrderNODE, Trajectory, paper_model
 from sonode_utils.solve import TIGHT, Solution, integrate, reversal_error
 from sonode_utils.train import History, fit, iterations_to, mse, score
 
 __version__ = "0.2.0"
-__all__ = [
-    "ANODE", "NODE", "SONODE", "TIGHT", "EnsembleLinear", "EnsembleMLP", "HigherOrderNODE",
-    "History", "Solution", "Trajectory", "fit", "integrate", "iterations_to", "mse",
-    "pad_mask", "paper_model", "pick", "reversal_error", "score", "stream", "streams",
-]  # fmt: skip
-
 torch.set_num_threads(int(os.environ.get("SONODE_THREADS", "1")))

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
-from torch.nn.utils import parametrize
 
 Streams = Sequence[np.random.Generator]
 
@@ -52,16 +51,18 @@ def streams(purpose: str, seeds: Iterable[int], *indices: int | str) -> Streams:
 
 def uniform(shape, stream: np.random.Generator) -> Tensor:
     """Numbers in [0, 1): the same ones in single precision and in double."""
-    return _as_default(stream.random(shape, np.float32))
+    return torch.as_tensor(stream.random(shape, np.float32), dtype=torch.get_default_dtype())
 
 
 def normal(shape, stream: np.random.Generator) -> Tensor:
     """Normal numbers, rounded to single: the same ones in single precision and in double."""
-    return _as_default(stream.standard_normal(shape))
+    numbers = np.float32(stream.standard_normal(shape))
+    return torch.as_tensor(numbers, dtype=torch.get_default_dtype())
 
 
-def _as_default(numbers):
-    return torch.as_tensor(np.float32(numbers)).to(torch.get_default_dtype())
+def symmetric_uniform(shape, bound: float, stream: np.random.Generator) -> Tensor:
+    """Numbers in [-bound, bound)."""
+    return (2 * uniform(shape, stream) - 1) * bound
 
 
 class EnsembleLinear(nn.Module):
@@ -105,15 +106,8 @@ def check_input(x: Tensor, weight: Tensor) -> None:
     if x.dim() != 3 or len(x) != members or x.shape[-1] != n_in:
         raise ValueError(f"x must be ({members}, batch, {n_in}), not {tuple(x.shape)}")
     if (x.dtype, x.device) != (weight.dtype, weight.device):
-        raise TypeError(
-            f"x must be {weight.dtype} on {weight.device}, as the weights are, "
-            f"not {x.dtype} on {x.device}"
-        )
-
-
-def symmetric_uniform(shape, bound: float, stream: np.random.Generator) -> Tensor:
-    """Numbers in [-bound, bound)."""
-    return (2 * uniform(shape, stream) - 1) * bound
+        kind = f"{weight.dtype} on {weight.device}, as the weights are"
+        raise TypeError(f"x must be {kind}, not {x.dtype} on {x.device}")
 
 
 def _real(mask, k, width):
@@ -121,19 +115,11 @@ def _real(mask, k, width):
     return torch.arange(width) if mask is None else mask[k].nonzero()[:, 0]
 
 
-def _activation(name):
-    if name not in ACTIVATIONS:
-        known = ", ".join(map(repr, ACTIVATIONS))
-        raise ValueError(f"activation and output accept {known}, not {name!r}")
-    return ACTIVATIONS[name]()
-
-
 class EnsembleMLP(nn.Module):
     """E multilayer perceptrons: the paper's is two hidden layers of 20, ELU, no time input.
 
-    `output` names an activation after the last layer (the authors' code has some).
-    The call accepts a time and ignores it, so that a network can stand wherever a
-    field f(z, t) is expected.
+    `output` names an activation after the last layer (the authors' code has some). The call
+    accepts a time and ignores it, so that a network can stand wherever a field f(z, t) can.
 
     z: (member, batch, n_in) -> (member, batch, n_out)
     """
@@ -144,13 +130,16 @@ class EnsembleMLP(nn.Module):
         in_mask: Tensor | None = None, out_mask: Tensor | None = None,
     ):  # fmt: skip
         super().__init__()
+        for name in {activation, output} - ACTIVATIONS.keys():
+            known = ", ".join(map(repr, ACTIVATIONS))
+            raise ValueError(f"activation and output accept {known}, not {name!r}")
         self.n_in, self.n_out, sizes = n_in, n_out, [n_in, *hidden, n_out]
         layers: list[nn.Module] = []
         for i, (a, b) in enumerate(zip(sizes, sizes[1:])):
             first, last = i == 0, i == len(hidden)
             masks = (in_mask if first else None, out_mask if last else None)
-            layers += [EnsembleLinear(a, b, rng, *masks)]
-            layers += [_activation(output if last else activation)]
+            active = ACTIVATIONS[output if last else activation]()
+            layers += [EnsembleLinear(a, b, rng, *masks), active]
         self.layers = nn.Sequential(*layers)
         # How many features each member really has: the solver's error norm divides by it.
         self.in_features = None if in_mask is None else in_mask.sum(-1)
@@ -159,17 +148,14 @@ class EnsembleMLP(nn.Module):
         return self.layers(z)
 
 
-ACTIVE = {nn.ELU, nn.Tanh, nn.Hardtanh, nn.Identity}
-
-
 def exactly_known(mlp: nn.Module | None) -> bool:
     """Whether a network computes what an EnsembleMLP does, and nothing besides."""
     if type(mlp) is not EnsembleMLP or _has_any_global_hook():
         return False
     layers = list(mlp.layers)
+    kinds = {EnsembleLinear}, {nn.ELU, nn.Tanh, nn.Hardtanh, nn.Identity}
     return (
-        all(type(layer) is EnsembleLinear for layer in layers[0::2])
-        and all(type(layer) in ACTIVE for layer in layers[1::2])
+        all(type(layer) in kinds[i % 2] for i, layer in enumerate(layers))
         and len(layers) % 2 == 0
         and all(_untouched(part) for part in (mlp, mlp.layers, *layers))
     )
@@ -177,10 +163,8 @@ def exactly_known(mlp: nn.Module | None) -> bool:
 
 def _untouched(part):
     hooks = part._forward_hooks, part._forward_pre_hooks, part._backward_hooks
-    return not (
-        any(hooks) or part._backward_pre_hooks or "forward" in vars(part)
-        or parametrize.is_parametrized(part) or getattr(part, "alpha", 1.0) != 1.0
-    )  # fmt: skip
+    changed = any(hooks) or part._backward_pre_hooks or "forward" in vars(part)
+    return not changed and getattr(part, "alpha", 1.0) == 1.0
 
 
 def pad_mask(dims, width: int) -> Tensor:
@@ -189,10 +173,7 @@ def pad_mask(dims, width: int) -> Tensor:
 
 
 def pick(model: nn.Module, members) -> nn.Module:
-    """A copy of a model that has these members only, all of them alive.
-
-    members: an index of the member axis: a slice, a list, or a mask (member,).
-    """
+    """A copy of a model with these members only, all alive: a slice, list or mask (member,)."""
     few = copy.deepcopy(model)
     for module in few.modules():
         if isinstance(module, EnsembleMLP) and module.in_features is not None:

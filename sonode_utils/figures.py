@@ -1,6 +1,6 @@
 """Two kinds of figure: one house style for matplotlib, and figures that react in the page.
 
-A colour, a marker and a dash belong to one model everywhere: Okabe and Ito's colour-blind-safe
+A colour and a marker belong to one model everywhere: Okabe and Ito's colour-blind-safe
 palette on a transparent ground, with lines, text and grid in a grey that reads on white and
 on black alike, so that one picture serves both modes.
 
@@ -10,7 +10,6 @@ the rendered book draws the same figure from these with no kernel and no network
 """
 
 import json
-from functools import cache
 from html import escape
 from pathlib import Path
 
@@ -20,32 +19,25 @@ import numpy as np
 import traitlets
 from matplotlib.axes import Axes
 
-from sonode_utils.ensemble import EnsembleLinear, EnsembleMLP
+from sonode_utils.ensemble import EnsembleMLP
 
-COLOURS = {
-    "NODE": "#E69F00",
-    "ANODE": "#CC79A7",
-    "SONODE": "#0072B2",
-    "TONODE": "#009E73",
-}
+COLOURS = {"NODE": "#E69F00", "ANODE": "#CC79A7", "SONODE": "#0072B2", "TONODE": "#009E73"}
 MARKERS = {"NODE": "^", "ANODE": "o", "SONODE": "D", "TONODE": "s"}
 JS = Path(__file__).with_name("js")
 INK = "#7a7f87"  # contrast of at least 3:1 on white and on the dark theme
 
-STYLE: dict = {
-    "figure.dpi": 110, "savefig.transparent": True, "figure.facecolor": "none",
-    "axes.facecolor": "none", "figure.constrained_layout.use": True,
-    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK,
-    "xtick.color": INK, "ytick.color": INK, "axes.titlecolor": INK,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-    "grid.color": INK, "grid.alpha": 0.25, "legend.frameon": False,
-    "legend.labelcolor": INK, "font.size": 11, "lines.linewidth": 1.8,
-}  # fmt: skip
-
 
 def use_style() -> None:
     """Put the house style in force for this notebook."""
-    plt.rcParams.update(STYLE)
+    plt.rcParams.update({
+        "figure.dpi": 110, "savefig.transparent": True, "figure.facecolor": "none",
+        "axes.facecolor": "none", "figure.constrained_layout.use": True,
+        "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK,
+        "xtick.color": INK, "ytick.color": INK, "axes.titlecolor": INK,
+        "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+        "grid.color": INK, "grid.alpha": 0.25, "legend.frameon": False,
+        "legend.labelcolor": INK, "font.size": 11, "lines.linewidth": 1.8,
+    })  # fmt: skip
 
 
 def look(model: str) -> dict:
@@ -62,13 +54,9 @@ def median_and_seeds(
     """
     x, values = np.asarray(x) + shift, np.asarray(values)
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=1)
-    colour, marker = COLOURS[model], MARKERS[model]
-    dots = np.repeat(x[:, None], values.shape[1], 1)
-    axis.plot(dots, values, ".", ms=3, alpha=0.3, color=colour)
+    axis.plot(x, values, ".", ms=3, alpha=0.3, color=COLOURS[model])
     bars = np.abs(np.stack([middle - low, high - middle]))
-    axis.errorbar(
-        x, middle, bars, fmt=marker, ms=6, color=colour, capsize=2, label=label or model
-    )
+    axis.errorbar(x, middle, bars, ls="", ms=6, capsize=2, label=label or model, **look(model))
 
 
 def band(axis: Axes, x, values, model: str, label: str | None = None, **style) -> None:
@@ -90,10 +78,9 @@ class Figure(anywidget.AnyWidget):
     description = traitlets.Unicode().tag(sync=True)
 
     def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
-        data = {**data, "text/plain": self.description, "text/html": self.stored()}
-        return (data, *rest) if rest else data
+        data, metadata = super()._repr_mimebundle_(**kwargs)
+        words = {"text/plain": self.description, "text/html": self.stored()}
+        return {**data, **words}, metadata
 
     def stored(self) -> str:
         """What a stored notebook keeps: the figure's name, its data, and a sentence."""
@@ -113,19 +100,14 @@ def sources(name: str) -> dict:
     return {"_esm": code, "_css": (JS / "common.css").read_text("utf8")}
 
 
-@cache
-def _figure_class(name):
-    return type(name, (Figure,), sources(name))
-
-
 def figure(name: str, data: dict, description: str, digits: int = 4) -> Figure:
     """The figure drawn by js/<name>.js from `data`: numbers, arrays, strings, lists, dicts.
 
     description: what it shows, in a sentence, for readers who cannot see it.
     Numbers keep `digits` significant digits; one that is not finite becomes +-1e6.
     """
-    plain = _plain(data, digits)
-    return _figure_class(name)(name=name, data=plain, description=description)
+    kind = type(name, (Figure,), sources(name))
+    return kind(name=name, data=_plain(data, digits), description=description)
 
 
 def _plain(value, digits):
@@ -141,12 +123,8 @@ def _plain(value, digits):
 
 
 def mlp_weights(mlp: EnsembleMLP, member: int, inputs=slice(None), outputs=slice(None)) -> list:
-    """One member's layers, for a network that is integrated in the page.
-
-    inputs, outputs: which features to keep, where the member is padded.
-    """
-    layers = [layer for layer in mlp.layers if isinstance(layer, EnsembleLinear)]
-    pairs = [(layer.weight[member], layer.bias[member, 0]) for layer in layers]
-    pairs[0] = (pairs[0][0][inputs], pairs[0][1])
-    pairs[-1] = (pairs[-1][0][:, outputs], pairs[-1][1][outputs])
-    return [{"w": w.tolist(), "b": b.tolist()} for w, b in pairs]
+    """One member's layers, for the page; inputs, outputs: what to keep of a padded member."""
+    own = [p[member] for p in mlp.parameters()]  # (n_in, n_out) and (1, n_out) in turn
+    own[0] = own[0][inputs]
+    own[-2:] = [p[:, outputs] for p in own[-2:]]
+    return [{"w": w.tolist(), "b": b[0].tolist()} for w, b in zip(own[0::2], own[1::2])]

@@ -74,10 +74,7 @@ class NODE(nn.Module):
 
     @torch.no_grad()
     def solve_tight(self, x0: Tensor, times: Tensor) -> Trajectory:
-        """Solve in double precision at rtol 1e-8: the model without its solver's error.
-
-        A member that cannot be solved even so comes back as NaN.
-        """
+        """Solve in double precision at rtol 1e-8: without the solver's error, or NaN."""
         return self.double_copy()(x0.double(), times.double(), **TIGHT)
 
 
@@ -134,16 +131,15 @@ def paper_model(
     before or after the flow. augment: ANODE's extra dimensions (d unless given).
     dims: (member,), the features that each member really has where members are padded to d.
     """
+    n = d + (d if augment is None else augment)
     x = None if dims is None else pad_mask(dims, d)
+    z = None if x is None else torch.cat([x, x], -1)
     if name == "NODE":
         return NODE(EnsembleMLP(d, d, rng, hidden, in_mask=x, out_mask=x))
-    extra = d if augment is None else augment
-    z = None if x is None else torch.cat([x, x], -1)
-    if x is not None and extra != d:
+    if z is not None and n != 2 * d:
         raise ValueError(f"augment accepts {d} where dims are given, not {augment}")
     if name == "ANODE":
-        n = d + extra
-        return ANODE(EnsembleMLP(n, n, rng, hidden, in_mask=z, out_mask=z), extra)
+        return ANODE(EnsembleMLP(n, n, rng, hidden, in_mask=z, out_mask=z), n - d)
     if name != "SONODE":
         raise ValueError(f"name accepts 'NODE', 'ANODE' or 'SONODE', not {name!r}")
     f = EnsembleMLP(2 * d, d, rng, hidden, in_mask=z, out_mask=x)

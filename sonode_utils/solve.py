@@ -1,10 +1,5 @@
-"""Solving many members' ODEs in one call, and telling the model's error from the solver's.
+"""Solving many members' ODEs in one call, and telling the model's error from the solver's."""
 
-`dopri5`, the book's workhorse, has a clock for every member (`solvers/dopri5.py`); any other
-method of torchdiffeq does its own solving, by name.
-"""
-
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -36,11 +31,11 @@ def integrate(
 ) -> Solution:  # fmt: skip
     """Solve z' = field(t, z) for all members at once, each with steps of its own.
 
-    With `dopri5` every member has its own clock: it is solved with the steps, and to the bits,
-    that it would have alone. field gets its time as t: (member, 1, 1). Other methods are
-    torchdiffeq's, with one step and one scalar t for all. A member whose solution blows up or
-    needs too many or too small steps is taken out, reported in `failed` and returned as NaN;
-    the others go on. Times may run backwards.
+    With `dopri5` (solvers/dopri5.py) every member has its own clock: it is solved with the
+    steps, and to the bits, that it would have alone. field gets its time as t: (member, 1, 1).
+    Other methods are torchdiffeq's, by name, with one step and one scalar t for all. A member
+    whose solution blows up or needs too many or too small steps is taken out, reported in
+    `failed` and returned as NaN; the others go on. Times may run backwards.
 
     z0: (member, batch, feature), in single or double precision; times: (time,), or (time,
     member) where members are observed at times of their own, or (time, member, batch): then
@@ -55,34 +50,29 @@ def integrate(
     _check(z0, times, rtol, atol)
     if network is not None:
         check_input(z0, network.layers[0].weight)
-    members = len(z0)
-    alive = _per_member("alive", alive, True, members)
-    features = _per_member("features", features, z0.shape[-1], members)
-    clocks = times.detach().double().cpu()
-    if clocks[-1].flatten()[0] < clocks[0].flatten()[0]:
-        field, clocks, network = _reversed(field), -clocks, None
-    if method != "dopri5":
+    alive = _per_member("alive", alive, True, len(z0))
+    features = _per_member("features", features, z0.shape[-1], len(z0))
+    clocks = times.detach().double().cpu().reshape(*times.shape, *[1] * (3 - times.dim()))
+    if clocks[-1, 0, 0] < clocks[0, 0, 0]:
+        field, clocks, network = (lambda t, z, f=field: -f(-t, z)), -clocks, None
+    if method == "dopri5":
+        if options:
+            raise TypeError(f"dopri5 accepts rtol, atol, max_steps, not {', '.join(options)}")
+        z, counts, out = dopri5(
+            field, z0, (clocks - clocks[0]).expand(-1, len(z0), -1).numpy(),
+            begin=clocks[0, 0, 0].item(), rtol=rtol, atol=atol, moves=alive.numpy(),
+            size=(features * (z0.shape[1] // clocks.shape[2])).numpy(),
+            network=network if exactly_known(network) else None, plan=plan, max_steps=max_steps,
+        )  # fmt: skip
+        nfe, failed = torch.from_numpy(counts.max(1)), torch.from_numpy(out.any(1))
+    else:
         if times.dim() > 1:
             raise ValueError(f"times must be (time,) for {method}: only dopri5 has own clocks")
-        z, count, out = solve_by_library(
-            field, z0, clocks, alive, features, method=method, rtol=rtol, atol=atol,
-            options=options,
+        z, count, failed = solve_by_library(
+            field, z0, clocks[:, 0, 0], alive, features,
+            method=method, rtol=rtol, atol=atol, options=options,
         )  # fmt: skip
-        return _solution(z, torch.full((members,), count), out)
-    if options:
-        raise TypeError(f"dopri5 accepts rtol, atol and max_steps, not {', '.join(options)}")
-    begin, shape = float(clocks.flatten()[0]), (len(times), members, -1)
-    own = (clocks - clocks[0]).reshape(len(times), *clocks.shape[1:], *[1] * (3 - times.dim()))
-    per_row = own.shape[2] > 1
-    z, nfe, failed = dopri5(
-        field, z0, own.expand(shape).numpy(), begin=begin, rtol=rtol, atol=atol,
-        moves=alive.numpy(), size=(features * (1 if per_row else z0.shape[1])).numpy(),
-        network=network if exactly_known(network) else None, plan=plan, max_steps=max_steps,
-    )  # fmt: skip
-    return _solution(z, torch.from_numpy(nfe.max(1)), torch.from_numpy(failed.any(1)))
-
-
-def _solution(z, nfe, failed):
+        nfe = torch.full((len(z0),), count)
     failed = failed.to(z.device) | ~z.detach().isfinite().all(-1).all(-1).all(0)
     if failed.any():
         z = torch.where(failed[:, None, None], torch.nan, z)
@@ -96,12 +86,10 @@ def _check(z0, times, rtol, atol):
         raise TypeError(f"z0 must be float32 or float64, not {z0.dtype}")
     if times.requires_grad:
         raise ValueError("times must not require a gradient: none is computed for them")
-    if times.dim() not in (1, 2, 3) or len(times) < 2:
-        raise ValueError(f"times must be (time,) with two or more, not {tuple(times.shape)}")
-    if times.shape[1:] != z0.shape[: times.dim() - 1]:
+    if times.shape[1:] != z0.shape[:2][: times.dim() - 1] or len(times) < 2:
         raise ValueError(
             f"times must be (time,), (time, {len(z0)}) or (time, {len(z0)}, {z0.shape[1]}), "
-            f"not {tuple(times.shape)}"
+            f"two or more, not {tuple(times.shape)}"
         )
     steps = times.diff(dim=0)
     if times.dim() == 1 and not ((steps > 0).all() or (steps < 0).all()):
@@ -110,35 +98,26 @@ def _check(z0, times, rtol, atol):
         raise ValueError("times of members and rows must not decrease")
     if times.dim() > 1 and not (times[0] == times[0].flatten()[0]).all():
         raise ValueError("times must begin together: shift each row by its own start")
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name} accepts a number that is 0 or more, not {value}")
-    if rtol == atol == 0:
-        raise ValueError("rtol and atol must not both be 0")
+    if not (rtol >= 0 and atol >= 0 and 0 < rtol + atol < torch.inf):
+        raise ValueError(f"rtol, atol must be finite, >= 0, not both 0; not {rtol}, {atol}")
 
 
 def _per_member(name, values, default, members):
     if values is None:
         return torch.full((members,), default)
     if values.shape != (members,):
-        raise ValueError(
-            f"{name} must be ({members},), one per member, not {tuple(values.shape)}"
-        )
+        raise ValueError(f"{name} must be (member,) = ({members},), not {tuple(values.shape)}")
     return values.detach().cpu()
 
 
-def _reversed(field):
-    return lambda t, z: -field(-t, z)
-
-
+@torch.no_grad()
 def reversal_error(field: Callable, z0: Tensor, times: Tensor, **solver) -> Tensor:
     """Largest relative error of integrating z0 forward over `times` and back again.
 
     A flow is invertible, so whatever does not come back was made by the solver, not by
     the model. z0: (member, batch, feature) -> (member,)
     """
-    with torch.no_grad():
-        end = integrate(field, z0, times, **solver).z[-1]
-        back = integrate(field, end, times.flip(0), **solver).z[-1]
+    end = integrate(field, z0, times, **solver).z[-1]
+    back = integrate(field, end, times.flip(0), **solver).z[-1]
     size = z0.square().mean((1, 2)).sqrt()
     return (back - z0).square().mean((1, 2)).sqrt() / size

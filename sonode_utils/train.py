@@ -1,6 +1,5 @@
 """Training a whole ensemble: every member its own loss, its own fate."""
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -29,12 +28,9 @@ def mse(prediction: Tensor, target: Tensor, features: Tensor | None = None) -> T
     prediction: (..., member, batch, d); target: the same, or 1 along an axis -> (member,);
     features: (member,), real d of padded members.
     """
-    shape = prediction.shape
-    if target.dim() != len(shape) or any(n not in (1, m) for n, m in zip(target.shape, shape)):
-        raise ValueError(
-            f"target must have the shape {tuple(shape)} of the prediction, or 1 along an axis, "
-            f"not {tuple(target.shape)}"
-        )
+    shape, given = tuple(prediction.shape), tuple(target.shape)
+    if len(given) != len(shape) or any(n not in (1, m) for n, m in zip(given, shape)):
+        raise ValueError(f"target must have the shape {shape}, or 1 along an axis, not {given}")
     # Each member's own numbers in one row: their sum does not depend on the other rows.
     error = (prediction - target).square().movedim(-3, 0).contiguous().flatten(1)
     d = shape[-1] if features is None else features.to(error.device)
@@ -67,24 +63,24 @@ def fit(
             if callback is not None:
                 with planning(model):  # what it solves is no part of the plan
                     callback(count, model)
-            for p in parameters:
-                p.grad = None
             value = loss(model)
             if value.shape != alive.shape:
-                raise ValueError(
-                    f"loss must give ({len(alive)},), one per member, not {tuple(value.shape)}"
-                )
-            torch.where(alive, value, 0).sum().backward()
-            ok = alive & value.detach().isfinite() & _finite_gradients(parameters)
+                raise ValueError(f"loss must give ({len(alive)},), not {tuple(value.shape)}")
+            total = torch.where(alive, value, 0).sum()
+            gradients = torch.autograd.grad(total, parameters, materialize_grads=True)
+            # Zero times a number is zero unless the number is infinite or undefined.
+            finite = (0 * torch.cat([g.flatten(1) for g in gradients], 1)).sum(1) == 0
+            ok = alive & value.detach().isfinite() & finite
             if (ok != alive).any():
-                _restore(parameters, optimiser.before, ok)
+                optimiser.put_back(~ok)
                 alive = model.alive = ok
-            losses.append(torch.where(alive, value.detach(), math.nan))
+            losses.append(torch.where(alive, value.detach(), torch.nan))
             evaluations.append(torch.as_tensor(getattr(model, "nfe", 0)).expand(len(alive)))
-            optimiser.step()
-            _restore(parameters, optimiser.before, alive)
+            optimiser.step(gradients)
+            optimiser.put_back(~alive)
             if count % 10 == 0:
-                _describe(bar, losses[-1], alive)
+                out = f", {(~alive).sum()} diverged" if not alive.all() else ""
+                bar.set_postfix_str(f"median {losses[-1].nanmedian():.2e}{out}", refresh=False)
             if not alive.any():
                 break
     return History(torch.stack(losses), torch.stack(evaluations), ~alive)
@@ -95,9 +91,9 @@ def _alive(model, parameters):
     members = {len(p) for p in parameters}
     if len(members) != 1:
         raise ValueError(f"parameters must have one member axis first, not lengths {members}")
-    alive, device = getattr(model, "alive", None), parameters[0].device
-    everyone = torch.ones(members.pop(), dtype=torch.bool, device=device)
-    return everyone if alive is None else everyone & alive.to(device)
+    everyone = torch.ones(members.pop(), dtype=torch.bool, device=parameters[0].device)
+    alive = getattr(model, "alive", None)
+    return everyone if alive is None else everyone & alive.to(everyone)
 
 
 @torch.no_grad()
@@ -134,20 +130,24 @@ class Adam:
         self.counts = [torch.tensor(0.0) for _ in parameters]
 
     @torch.no_grad()
-    def step(self):
+    def step(self, gradients):
         torch._foreach_copy_(self.before, self.parameters)
-        lists = self.parameters, self.mean, self.square, self.counts
-        taught = [row for row in zip(*lists) if row[0].grad is not None]
-        parameters, mean, square, counts = map(list, zip(*taught))
-        gradients, each = [p.grad for p in parameters], isinstance(self.lr, torch.Tensor)
+        gradients, each = [g.contiguous() for g in gradients], isinstance(self.lr, Tensor)
         adam(
-            parameters, gradients, mean, square, [], counts, foreach=True, amsgrad=False,
-            beta1=0.9, beta2=0.999, lr=1.0 if each else self.lr, weight_decay=0.0, eps=1e-8,
-            maximize=False,
+            self.parameters, gradients, self.mean, self.square, [], self.counts, foreach=True,
+            amsgrad=False, beta1=0.9, beta2=0.999, lr=1.0 if each else self.lr,
+            weight_decay=0.0, eps=1e-8, maximize=False,
         )  # fmt: skip
         if each:  # a step is proportional to its rate
             for p, before in zip(self.parameters, self.before):
                 p.copy_(torch.lerp(before, p, _rows(self.lr, p).to(p)))
+
+    @torch.no_grad()
+    def put_back(self, members):
+        """Undo the last step of these members: (member,), True where it is undone."""
+        if members.any():
+            for p, before in zip(self.parameters, self.before):
+                p.copy_(torch.where(_rows(members, p), before, p))
 
 
 @contextmanager
@@ -160,30 +160,6 @@ def planning(model: nn.Module) -> Iterator[None]:
         model.plan = outside  # type: ignore[assignment]
 
 
-def _finite_gradients(parameters):
-    """(member,): True where no gradient of that member is infinite or undefined."""
-    # Zero times a number is zero unless the number is infinite or undefined.
-    all_of_them = torch.cat([p.grad.flatten(1) for p in parameters if p.grad is not None], 1)
-    return (0 * all_of_them).sum(1) == 0
-
-
-@torch.no_grad()
-def _restore(parameters, good, keep):
-    """Put the members outside `keep` back to the given weights, gradients cleared."""
-    if keep.all():
-        return
-    for p, before in zip(parameters, good):
-        p.copy_(torch.where(_rows(keep, p), p, before))
-        if p.grad is not None:
-            p.grad.copy_(torch.where(_rows(keep, p), p.grad, 0))
-
-
 def _rows(values, p):
     """values: (member,), to go with the rows of p."""
     return values.view(-1, *[1] * (p.dim() - 1))
-
-
-def _describe(bar, loss, alive):
-    text = f"median {loss[alive].median():.2e}" if alive.any() else "none left"
-    out = int((~alive).sum())
-    bar.set_postfix_str(text + (f", {out} diverged" if out else ""), refresh=False)

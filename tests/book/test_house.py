@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "sonode_utils"
 ROOMS = {"evidence": 550, "solvers": 1270, "data": 420, "chapters": 1160}
-CORE = 900
+CORE = 790
 
 
 def lines(folder):
