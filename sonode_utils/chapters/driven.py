@@ -51,22 +51,21 @@ class DrivenField:
         if key not in self.wide:  # once for all stages
             self.wide[key] = _OverTime.apply(self.w, key[0]).unbind(0)
         cube = [CUBE * rows[0] * rows[0] * rows[0]] if self.cubic else []
-        *columns, learnt = self.wide[key]
-        for column, feature in zip(columns, [*rows, *cube, *u]):
-            learnt = torch.addcmul(learnt, column, feature)
-        given = z[self.given]
-        return torch.cat([given, learnt]) if len(given) else learnt
+        *columns, bias = self.wide[key]
+        return self._rates(z, bias, columns, [*rows, *cube, *u])
 
     @torch.no_grad()
     def push(self, z, tangents):
         """The Jacobian at z times the columns `tangents`: (d, column, time, member)."""
         rows = tangents.unbind(0)
         cube = [3 * CUBE * z[0] * z[0] * rows[0]] if self.cubic else []
-        *columns, bias = self.w
-        learnt = torch.zeros_like(bias)[:, None]
-        for column, tangent in zip(columns, [*rows, *cube]):
-            learnt = torch.addcmul(learnt, column[:, None], tangent)
-        given = tangents[self.given]
+        *columns, bias = self.w[:, :, None]
+        return self._rates(tangents, torch.zeros_like(bias), columns, [*rows, *cube])
+
+    def _rates(self, z, learnt, columns, features):
+        for column, feature in zip(columns, features):
+            learnt = torch.addcmul(learnt, column, feature)
+        given = z[self.given]
         return torch.cat([given, learnt]) if len(given) else learnt
 
 
@@ -175,15 +174,13 @@ def stable_start(
     unstable, blown = (torch.zeros(len(mirror), dtype=torch.long) for _ in range(2))
     while True:
         model.reflect(mirror)
-        while (out := model.unstable()).any():
-            unstable += out
-            model.draw(out.nonzero()[:, 0].tolist())
-            model.reflect(mirror)
-        failed = model(x0, u).failed
-        if not failed.any():
+        aside, count = model.unstable(), unstable
+        if not aside.any():
+            aside, count = model(x0, u).failed, blown
+        if not aside.any():
             return unstable, blown
-        blown += failed
-        model.draw(failed.nonzero()[:, 0].tolist())
+        count += aside
+        model.draw(aside.nonzero()[:, 0].tolist())
 
 
 def fit_driven(
