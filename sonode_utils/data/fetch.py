@@ -32,19 +32,15 @@ class Source(NamedTuple):
 
 
 class DataMissing(Exception):
-    """The file could not be had anywhere; the message says where it was looked for."""
+    """No place has the file; the message says where it was looked for."""
 
 
 class WrongFile(Exception):
-    """A file is there, but it is not the pinned one."""
+    """A file of this name is there, but it is not the pinned one."""
 
 
 def find(source: Source) -> tuple[bytes, str]:
-    """The content of a pinned file and where it was found, in words.
-
-    Raises WrongFile where SONODE_DATA_DIR holds another file under that name, DataMissing
-    where no place has it.
-    """
+    """The content of a pinned file and where it lay, in words; else one of the two errors."""
     folder = os.environ.get("SONODE_DATA_DIR", "")
     here = Path(folder).expanduser()
     kept = Path(pooch.os_cache("sonode"), source.name).expanduser()
