@@ -26,8 +26,8 @@ def first_order(
 ) -> Tensor:  # fmt: skip
     """Solve z' = f(t, z); the gradient comes from r' = -J^T r, with J = df/dz.
 
-    z0: (..., d); times: (time,), rising or falling; params: the tensors f learns, which gets
-    t as a tensor; options go to torchdiffeq. -> z: (time, ..., d), any of it for the loss
+    z0: (..., d); times: (time,), rising or falling; params: the tensors f learns; t comes as
+    a tensor; options go to torchdiffeq. -> z: (time, ..., d), any of it for the loss
     """
     solver = {"method": method, "rtol": rtol, "atol": atol, "options": options}
     return _checked_solve(FirstOrder(f), {"z0": z0}, times, params, solver)[0]
@@ -78,8 +78,7 @@ class FirstOrder:
         return loss_gradients  # what an observation adds to r
 
     def start(self, t: Tensor, state: Tensors, adjoint: Tensors) -> Tensors:
-        """dL/dz0."""
-        return adjoint
+        return adjoint  # dL/dz0
 
 
 TERMS = {

@@ -85,9 +85,8 @@ class DrivenModel(nn.Module):
     ):  # fmt: skip
         super().__init__()
         self.d, self.learnt = SHAPES[kind]
-        self.kind, self.cubic, self.dt = kind, cubic, dt
-        self.features = self.d + int(cubic) + inputs
-        self.rng, size = rng, len(rng)
+        self.kind, self.rng, self.cubic, self.dt = kind, rng, cubic, dt
+        self.features, size = self.d + int(cubic) + inputs, len(rng)
         self.weight = nn.Parameter(torch.zeros(size, self.learnt, self.features))
         self.bias = nn.Parameter(torch.zeros(size, self.learnt))
         self.start = nn.Parameter(torch.zeros(size, self.d - 1, 2))
@@ -134,10 +133,9 @@ class DrivenModel(nn.Module):
 
     def matrix(self) -> Tensor:
         """The linear part of z' = ... z: (member, d, d)."""
-        given = self.d - self.learnt
-        shift = torch.eye(self.d)[1 : given + 1].to(self.weight)
-        shift = shift.expand(len(self.weight), -1, -1)
-        return torch.cat([shift, self.weight.detach()[..., : self.d]], 1)
+        learnt = self.weight.detach()[..., : self.d]
+        given = torch.eye(self.d)[1 : self.d - self.learnt + 1].to(learnt)
+        return torch.cat([given.expand(len(learnt), -1, -1), learnt], 1)
 
     @torch.no_grad()
     def unstable(self) -> Tensor:
@@ -164,10 +162,10 @@ def stable_start(
 ) -> tuple[Tensor, Tensor]:
     """Draw weights from which training can begin; count the draws put aside.
 
-    reject: draw again while the linear part is unstable. reflect: mirror its unstable
-    eigenvalues instead. Either way a member whose first free run over u blows up is drawn
-    again. rule: one for all, or one for each member.
-    -> draws whose linear part grows, draws whose first free run blows up: (member,) each
+    rule, one for all or one for each member: "reject" draws again while the linear part is
+    unstable, "reflect" mirrors its unstable eigenvalues instead. Either way a member whose
+    first free run over u blows up is drawn again.
+    -> draws put aside because the linear part grows, because the run blows up: (member,) each
     """
     rules = [rule] * len(model.rng) if isinstance(rule, str) else rule
     mirror = torch.tensor([{"reject": False, "reflect": True}[name] for name in rules])

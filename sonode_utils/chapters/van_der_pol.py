@@ -29,8 +29,9 @@ def _jacobian(t, z, amplitude):
 
 def van_der_pol(times: Array, amplitude: float, method="LSODA", tol=1e-11, start=START) -> Any:
     """Position and velocity at `times` by scipy's solver: its result, y: (2, time)."""
-    options = {"jac": _jacobian} if method in ("LSODA", "Radau", "BDF") else {}
-    options |= {"args": (amplitude,), "rtol": tol, "atol": tol}
+    options: dict = {"args": (amplitude,), "rtol": tol, "atol": tol}
+    if method in ("LSODA", "Radau", "BDF"):
+        options["jac"] = _jacobian
     return solve_ivp(_field, times[[0, -1]], start, method, times, **options)
 
 
