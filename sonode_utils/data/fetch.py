@@ -108,10 +108,7 @@ def _fetch(source, kept):
 
 @cache
 def _reachable(url):
-    """Does the server, or the proxy before it, accept a connection within CONNECT seconds?
-
-    Asked in a thread: looking up a host's name has no time-out of its own.
-    """
+    """Does the server, or the proxy before it, accept a connection within CONNECT seconds?"""
     proxies = requests.utils.get_environ_proxies(url)
     at = urlsplit(requests.utils.select_proxy(url, proxies) or url)
     address, answered = (at.hostname, at.port or (80 if at.scheme == "http" else 443)), []
@@ -120,7 +117,7 @@ def _reachable(url):
         with suppress(OSError):
             answered.append(socket.create_connection(address, CONNECT).close())
 
-    asking = threading.Thread(target=connect, daemon=True)
+    asking = threading.Thread(target=connect, daemon=True)  # a name's look-up has no time-out
     asking.start()
     asking.join(CONNECT)
     return bool(answered)

@@ -17,8 +17,7 @@ FINE = 4  # input samples per row: between rows the drive is smooth, not a strai
 
 MODES = np.array([3.50, 3.98, 5.20, 6.62, 7.35, 9.17])  # Hz
 DAMPING = np.array([0.0154, 0.0235, 0.0084, 0.0065, 0.0049, 0.0072])
-F16_LINES = np.arange(41, 308)  # of a period of 8192: 267 lines from 2 to 15 Hz
-F16_PERIOD = 8192
+F16_PERIOD, F16_LINES = 8192, np.arange(41, 308)  # rows, and 267 lines from 2 to 15 Hz
 GAINS = {  # of each mode's acceleration, then of the voltage itself
     "force": (-7.44, -6.54, -2.24, -0.936, -3.94, -0.836, -468.0),
     "acceleration1": (-0.326, -0.337, -0.180, -0.106, -0.734, -0.186, -4.41),
