@@ -85,7 +85,7 @@ class DrivenModel(nn.Module):
     ):  # fmt: skip
         super().__init__()
         self.d, self.learnt = SHAPES[kind]
-        self.kind, self.rng, self.cubic, self.dt = kind, rng, cubic, dt
+        self.rng, self.cubic, self.dt = rng, cubic, dt
         self.features, size = self.d + int(cubic) + inputs, len(rng)
         self.weight = nn.Parameter(torch.zeros(size, self.learnt, self.features))
         self.bias = nn.Parameter(torch.zeros(size, self.learnt))

@@ -1,7 +1,6 @@
 """Least squares by Levenberg and Marquardt: tens of iterations to a model's optimum.
 
-Adam tells what Adam finds; how good a model *can* be needs its optimum. Derivatives come from
-differences, or in `fit_optimum` from the parallel solve's recurrence with another right side.
+Adam tells what Adam finds; how good a model *can* be needs its optimum.
 """
 
 from collections.abc import Callable

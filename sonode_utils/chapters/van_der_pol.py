@@ -30,8 +30,7 @@ def _jacobian(t, z, amplitude):
 def van_der_pol(times: Array, amplitude: float, method="LSODA", tol=1e-11, start=START) -> Any:
     """Position and velocity at `times` by scipy's solver: its result, y: (2, time)."""
     options: dict = {"args": (amplitude,), "rtol": tol, "atol": tol}
-    if method in ("LSODA", "Radau", "BDF"):
-        options["jac"] = _jacobian
+    options |= {"jac": _jacobian} if method in ("LSODA", "Radau", "BDF") else {}
     return solve_ivp(_field, times[[0, -1]], start, method, times, **options)
 
 

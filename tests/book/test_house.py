@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "sonode_utils"
-ROOMS = {"evidence": 550, "solvers": 1270, "data": 420, "chapters": 1160}
+ROOMS = {"evidence": 550, "solvers": 1270, "data": 400, "chapters": 1140}
 CORE = 900
 
 
