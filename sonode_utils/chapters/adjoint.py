@@ -26,12 +26,11 @@ def first_order(
 ) -> Tensor:  # fmt: skip
     """Solve z' = f(t, z); the gradient comes from r' = -J^T r, with J = df/dz.
 
-    z0: (..., d); times: (time,), rising or falling; params: the tensors f learns, which gets
-    t as a tensor; options go to torchdiffeq. -> z: (time, ..., d), any of it for the loss
+    z0: (..., d); times: (time,), rising or falling; params: the tensors f learns; t comes as
+    a tensor; options go to torchdiffeq. -> z: (time, ..., d), any of it for the loss
     """
-    times, learnt = _check(f, {"z0": z0}, times, params)
     solver = {"method": method, "rtol": rtol, "atol": atol, "options": options}
-    return solve_with_adjoint(FirstOrder(f), (z0,), times, learnt, solver)[0]
+    return _checked_solve(FirstOrder(f), {"z0": z0}, times, params, solver)[0]
 
 
 def second_order(
@@ -44,9 +43,8 @@ def second_order(
     the path: at the kink of a relu J_v jumps, and no product sees its derivative there.
     -> x and v: (time, ..., d) each
     """
-    times, learnt = _check(f, {"x0": x0, "v0": v0}, times, params)
     solver = {"method": method, "rtol": rtol, "atol": atol, "options": options}
-    return solve_with_adjoint(SecondOrder(f), (x0, v0), times, learnt, solver)
+    return _checked_solve(SecondOrder(f), {"x0": x0, "v0": v0}, times, params, solver)
 
 
 def coupled(f: Callable) -> Callable:
@@ -80,8 +78,7 @@ class FirstOrder:
         return loss_gradients  # what an observation adds to r
 
     def start(self, t: Tensor, state: Tensors, adjoint: Tensors) -> Tensors:
-        """dL/dz0."""
-        return adjoint
+        return adjoint  # dL/dz0
 
 
 TERMS = {
@@ -203,8 +200,8 @@ def _gradients(value, inputs, create_graph=False):
     return torch.autograd.grad(value, inputs, create_graph=create_graph, materialize_grads=True)
 
 
-def _check(f, state, times, params):
-    """Say which argument is wrong; times in the state's dtype, the params that learn."""
+def _checked_solve(equations, state, times, params, solver):
+    """The states at `times`, or which argument is wrong; state: by the argument's name."""
     (name, z), params = next(iter(state.items())), tuple(params)
     looks = [f"{z.dtype} {tuple(z.shape)}" for z in state.values()]
     if not z.shape or not z.is_floating_point():
@@ -220,8 +217,8 @@ def _check(f, state, times, params):
     times, params = times.to(z.dtype), tuple(p for p in params if p.requires_grad)
     if torch.is_grad_enabled() and not any(z.requires_grad for z in (*state.values(), *params)):
         raise ValueError(f"nothing requires grad: {', '.join(state)} or params")
-    _check_field(f, _leaves(times[0], *state.values()), params)
-    return times, params
+    _check_field(equations.f, _leaves(times[0], *state.values()), params)
+    return solve_with_adjoint(equations, state.values(), times, params, solver)
 
 
 def _check_field(f, inputs, params):

@@ -51,22 +51,21 @@ class DrivenField:
         if key not in self.wide:  # once for all stages
             self.wide[key] = _OverTime.apply(self.w, key[0]).unbind(0)
         cube = [CUBE * rows[0] * rows[0] * rows[0]] if self.cubic else []
-        *columns, learnt = self.wide[key]
-        for column, feature in zip(columns, [*rows, *cube, *u]):
-            learnt = torch.addcmul(learnt, column, feature)
-        given = z[self.given]
-        return torch.cat([given, learnt]) if len(given) else learnt
+        *columns, bias = self.wide[key]
+        return self._rates(z, bias, columns, [*rows, *cube, *u])
 
     @torch.no_grad()
     def push(self, z, tangents):
         """The Jacobian at z times the columns `tangents`: (d, column, time, member)."""
         rows = tangents.unbind(0)
         cube = [3 * CUBE * z[0] * z[0] * rows[0]] if self.cubic else []
-        *columns, bias = self.w
-        learnt = torch.zeros_like(bias)[:, None]
-        for column, tangent in zip(columns, [*rows, *cube]):
-            learnt = torch.addcmul(learnt, column[:, None], tangent)
-        given = tangents[self.given]
+        *columns, bias = self.w[:, :, None]
+        return self._rates(tangents, torch.zeros_like(bias), columns, [*rows, *cube])
+
+    def _rates(self, z, learnt, columns, features):
+        for column, feature in zip(columns, features):
+            learnt = torch.addcmul(learnt, column, feature)
+        given = z[self.given]
         return torch.cat([given, learnt]) if len(given) else learnt
 
 
@@ -86,9 +85,8 @@ class DrivenModel(nn.Module):
     ):  # fmt: skip
         super().__init__()
         self.d, self.learnt = SHAPES[kind]
-        self.kind, self.cubic, self.dt = kind, cubic, dt
-        self.features = self.d + int(cubic) + inputs
-        self.rng, size = rng, len(rng)
+        self.rng, self.cubic, self.dt = rng, cubic, dt
+        self.features, size = self.d + int(cubic) + inputs, len(rng)
         self.weight = nn.Parameter(torch.zeros(size, self.learnt, self.features))
         self.bias = nn.Parameter(torch.zeros(size, self.learnt))
         self.start = nn.Parameter(torch.zeros(size, self.d - 1, 2))
@@ -135,10 +133,9 @@ class DrivenModel(nn.Module):
 
     def matrix(self) -> Tensor:
         """The linear part of z' = ... z: (member, d, d)."""
-        given = self.d - self.learnt
-        shift = torch.eye(self.d)[1 : given + 1].to(self.weight)
-        shift = shift.expand(len(self.weight), -1, -1)
-        return torch.cat([shift, self.weight.detach()[..., : self.d]], 1)
+        learnt = self.weight.detach()[..., : self.d]
+        given = torch.eye(self.d)[1 : self.d - self.learnt + 1].to(learnt)
+        return torch.cat([given.expand(len(learnt), -1, -1), learnt], 1)
 
     @torch.no_grad()
     def unstable(self) -> Tensor:
@@ -165,25 +162,23 @@ def stable_start(
 ) -> tuple[Tensor, Tensor]:
     """Draw weights from which training can begin; count the draws put aside.
 
-    reject: draw again while the linear part is unstable. reflect: mirror its unstable
-    eigenvalues instead. Either way a member whose first free run over u blows up is drawn
-    again. rule: one for all, or one for each member.
-    -> draws whose linear part grows, draws whose first free run blows up: (member,) each
+    rule, one for all or one for each member: "reject" draws again while the linear part is
+    unstable, "reflect" mirrors its unstable eigenvalues instead. Either way a member whose
+    first free run over u blows up is drawn again.
+    -> draws put aside because the linear part grows, because the run blows up: (member,) each
     """
     rules = [rule] * len(model.rng) if isinstance(rule, str) else rule
     mirror = torch.tensor([{"reject": False, "reflect": True}[name] for name in rules])
     unstable, blown = (torch.zeros(len(mirror), dtype=torch.long) for _ in range(2))
     while True:
         model.reflect(mirror)
-        while (out := model.unstable()).any():
-            unstable += out
-            model.draw(out.nonzero()[:, 0].tolist())
-            model.reflect(mirror)
-        failed = model(x0, u).failed
-        if not failed.any():
+        aside, count = model.unstable(), unstable
+        if not aside.any():
+            aside, count = model(x0, u).failed, blown
+        if not aside.any():
             return unstable, blown
-        blown += failed
-        model.draw(failed.nonzero()[:, 0].tolist())
+        count += aside
+        model.draw(aside.nonzero()[:, 0].tolist())
 
 
 def fit_driven(

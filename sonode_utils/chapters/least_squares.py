@@ -1,7 +1,6 @@
 """Least squares by Levenberg and Marquardt: tens of iterations to a model's optimum.
 
-Adam tells what Adam finds; how good a model *can* be needs its optimum. Derivatives come from
-differences, or in `fit_optimum` from the parallel solve's recurrence with another right side.
+Adam tells what Adam finds; how good a model *can* be needs its optimum.
 """
 
 from collections.abc import Callable
@@ -104,10 +103,9 @@ def sensitivities(model: DrivenModel, x0: Tensor, u: Tensor, z: Tensor, h=1e-7) 
     Again a linear recurrence, dz[n+1] = A[n] dz[n] + dF/dtheta, with the Jacobians A of the
     solve; dF/dtheta is a difference quotient of one step (in double precision).
     """
-    theta = numbers(model)
+    theta, slopes = numbers(model), []
     F0, A = linearise(model.field(), z[:, :-1], u, model.dt)
-    slopes = []
-    for j in range(theta.shape[1]):
+    for j in range(n := theta.shape[1]):
         shifted = theta.clone()
         shifted[:, j] += h
         assign(model, shifted)
@@ -115,9 +113,8 @@ def sensitivities(model: DrivenModel, x0: Tensor, u: Tensor, z: Tensor, h=1e-7) 
         slopes.append(((F - F0) / h, (start - z[:, 0]) / h))
     assign(model, theta)
     F, z0 = (torch.cat(parts, -1) for parts in zip(*slopes))
-    A = A.repeat(1, 1, 1, theta.shape[1])
-    dz = Recurrence.apply(A, F, torch.zeros_like(F), z0)
-    return dz.unflatten(-1, (theta.shape[1], -1)).permute(2, 0, 1, 3)
+    dz = Recurrence.apply(A.repeat(1, 1, 1, n), F, torch.zeros_like(F), z0)
+    return dz.unflatten(-1, (n, -1)).permute(2, 0, 1, 3)
 
 
 def numbers(model: DrivenModel) -> Tensor:

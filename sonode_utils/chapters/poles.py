@@ -79,7 +79,7 @@ def best_equation(
     poles from which one more descent starts, with no such limit. No pole is faster than 20
     per sample: there its motion is over at once.
     """
-    low, high = (np.log(1e-6), np.log(20)) if near is None else (-0.1, 20)
+    bounds = (np.log(1e-6), np.log(20)) if near is None else (-0.1, 20)
 
     def poles(theta):
         a, b, *third = np.exp(theta) if near is None else theta
@@ -89,14 +89,14 @@ def best_equation(
         path = fit_given_poles(poles(theta), u[:samples], x[:samples], samples, derivatives).x
         return np.clip(np.nan_to_num(path - x[:samples], nan=1e3), -1e3, 1e3)
 
+    def descend(theta):
+        theta = np.log(theta) if near is None else np.clip(theta, -0.099, 19.9)
+        known = {"bounds": bounds, "x_scale": "jac", "max_nfev": 60}
+        return optimize.least_squares(residual, theta, **known)
+
     draws = np.exp(rng.uniform(np.log([0.03, 0.02, 0.01]), np.log([0.5, 1, 1]), (starts, 3)))
     begin = [np.array([2 * zeta * omega, omega**2, p])[:order] for omega, zeta, p in draws]
     if near is not None:
         begin.append(np.r_[np.poly(near[:2]).real[1:], -near[2:].real])
-    found = []
-    for theta in begin:
-        theta = np.log(theta) if near is None else np.clip(theta, -0.099, 19.9)
-        known = {"bounds": (low, high), "x_scale": "jac", "max_nfev": 60}
-        done = optimize.least_squares(residual, theta, **known)
-        found.append((done.cost, poles(done.x)))
-    return fit_given_poles(min(found, key=lambda f: f[0])[1], u, x, samples, derivatives)
+    best = min(map(descend, begin), key=lambda found: found.cost)
+    return fit_given_poles(poles(best.x), u, x, samples, derivatives)

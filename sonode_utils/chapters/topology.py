@@ -3,6 +3,7 @@
 import math
 
 import torch
+from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 
@@ -48,8 +49,6 @@ def monotone_floor(x: Tensor, target: Tensor) -> float:
 
     A one-dimensional NODE is an increasing map whatever its weights: none does better.
     """
-    from scipy.optimize import isotonic_regression
-
     ordered = target[x.argsort()].double().numpy()
     return float(((isotonic_regression(ordered).x - ordered) ** 2).mean())
 

@@ -17,32 +17,30 @@ MU, OMEGA = 8.53, 0.2 * math.pi  # Eq. 115: x'' = MU (1 - x^2) x' - x + A cos(OM
 START = (0.1, 0.0)
 
 
+def _field(t, z, amplitude):
+    x, v = z
+    return v, MU * (1 - x * x) * v - x + amplitude * math.cos(OMEGA * t)
+
+
+def _jacobian(t, z, amplitude):
+    x, v = z
+    return (0, 1), (-2 * MU * x * v - 1, MU * (1 - x * x))
+
+
 def van_der_pol(times: Array, amplitude: float, method="LSODA", tol=1e-11, start=START) -> Any:
     """Position and velocity at `times` by scipy's solver: its result, y: (2, time)."""
-
-    def field(t, z):
-        x, v = z
-        return v, MU * (1 - x * x) * v - x + amplitude * math.cos(OMEGA * t)
-
-    def jacobian(t, z):
-        x, v = z
-        return ((0, 1), (-2 * MU * x * v - 1, MU * (1 - x * x)))
-
-    options = {"jac": jacobian} if method in ("LSODA", "Radau", "BDF") else {}
-    return solve_ivp(field, times[[0, -1]], start, method, times, rtol=tol, atol=tol, **options)
+    options: dict = {"args": (amplitude,), "rtol": tol, "atol": tol}
+    options |= {"jac": _jacobian} if method in ("LSODA", "Radau", "BDF") else {}
+    return solve_ivp(_field, times[[0, -1]], start, method, times, **options)
 
 
 def van_der_pol_tangent(amplitude) -> Callable:
     """The field and its derivative along a displacement, as `growth` takes them."""
 
     def tangent(t, y):
-        (x, v), (dx, dv) = y
-        damping = MU * (1 - x * x)
-        dy = np.empty_like(y)
-        dy[:, 0] = y[:, 1]
-        dy[0, 1] = damping * v - x + amplitude * math.cos(OMEGA * t)
-        dy[1, 1] = damping * dv - (2 * MU * x * v + 1) * dx
-        return dy
+        z, (dx, dv) = y
+        _, (by_x, by_v) = _jacobian(t, z, amplitude)
+        return np.array([_field(t, z, amplitude), (dv, by_v * dv + by_x * dx)])
 
     return tangent
 

@@ -32,19 +32,15 @@ class Source(NamedTuple):
 
 
 class DataMissing(Exception):
-    """The file could not be had anywhere; the message says where it was looked for."""
+    """No place has the file; the message says where it was looked for."""
 
 
 class WrongFile(Exception):
-    """A file is there, but it is not the pinned one."""
+    """A file of this name is there, but it is not the pinned one."""
 
 
 def find(source: Source) -> tuple[bytes, str]:
-    """The content of a pinned file and where it was found, in words.
-
-    Raises WrongFile where SONODE_DATA_DIR holds another file under that name, DataMissing
-    where no place has it.
-    """
+    """The content of a pinned file and where it lay, in words; else one of the two errors."""
     folder = os.environ.get("SONODE_DATA_DIR", "")
     here = Path(folder).expanduser()
     kept = Path(pooch.os_cache("sonode"), source.name).expanduser()
@@ -112,10 +108,7 @@ def _fetch(source, kept):
 
 @cache
 def _reachable(url):
-    """Does the server, or the proxy before it, accept a connection within CONNECT seconds?
-
-    Asked in a thread: looking up a host's name has no time-out of its own.
-    """
+    """Does the server, or the proxy before it, accept a connection within CONNECT seconds?"""
     proxies = requests.utils.get_environ_proxies(url)
     at = urlsplit(requests.utils.select_proxy(url, proxies) or url)
     address, answered = (at.hostname, at.port or (80 if at.scheme == "http" else 443)), []
@@ -124,7 +117,7 @@ def _reachable(url):
         with suppress(OSError):
             answered.append(socket.create_connection(address, CONNECT).close())
 
-    asking = threading.Thread(target=connect, daemon=True)
+    asking = threading.Thread(target=connect, daemon=True)  # a name's look-up has no time-out
     asking.start()
     asking.join(CONNECT)
     return bool(answered)

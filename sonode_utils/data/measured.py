@@ -49,10 +49,7 @@ def f16() -> Record:
 
 
 def mnist() -> Record:
-    """Handwritten digits: images uint8 (n, 28, 28), labels uint8 (n,), n = 60000 and 10000.
-
-    Raises DataMissing where the four files cannot be had.
-    """
+    """Handwritten digits: images uint8 (n, 28, 28), labels uint8 (n,), n = 60000 and 10000."""
     found = {part: find(FILES[part]) for part in MNIST}
     arrays = {part: read_idx(gzip.decompress(content)) for part, (content, _) in found.items()}
     places = ", ".join(dict.fromkeys(place for _, place in found.values()))

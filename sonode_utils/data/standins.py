@@ -17,8 +17,7 @@ FINE = 4  # input samples per row: between rows the drive is smooth, not a strai
 
 MODES = np.array([3.50, 3.98, 5.20, 6.62, 7.35, 9.17])  # Hz
 DAMPING = np.array([0.0154, 0.0235, 0.0084, 0.0065, 0.0049, 0.0072])
-F16_LINES = np.arange(41, 308)  # of a period of 8192: 267 lines from 2 to 15 Hz
-F16_PERIOD = 8192
+F16_PERIOD, F16_LINES = 8192, np.arange(41, 308)  # rows, and 267 lines from 2 to 15 Hz
 GAINS = {  # of each mode's acceleration, then of the voltage itself
     "force": (-7.44, -6.54, -2.24, -0.936, -3.94, -0.836, -468.0),
     "acceleration1": (-0.326, -0.337, -0.180, -0.106, -0.734, -0.186, -4.41),
@@ -35,29 +34,21 @@ def silverbox_signals() -> tuple[np.ndarray, np.ndarray]:
     an arrow-head, noise below 200 Hz whose rms grows by 0.935e-3 mV per row, then ten odd
     random multisines of 22.3 mV with short pauses. The instruments' offsets are added.
     """
-    drive = _silverbox_drive(stream("drive of the Silverbox stand-in", 0))
-    y = _duffing(drive, y0=8.6e-3)
-    return _frozen(6.2e-3 + drive[::FINE]), _frozen(0.8e-3 + y[::FINE])
-
-
-def _silverbox_drive(rng):
-    """The drive about its mean at FINE times the sampling rate."""
-    drive = np.zeros(SILVERBOX_ROWS * FINE)
-    n = ARROW_ROWS * FINE
+    rng = stream("drive of the Silverbox stand-in", 0)
+    drive, n = np.zeros((SILVERBOX_ROWS, FINE)), ARROW_ROWS * FINE
     rms = 0.4e-3 + 0.935e-6 * np.arange(n) / FINE
-    drive[:n] = rms * _multisine(rng, n, step=1)
-    for start in range(ARROW_ROWS + GAP, ARROW_ROWS + 10 * BLOCK_ROWS, BLOCK_ROWS):
+    drive[:ARROW_ROWS] = (rms * _multisine(rng, n, step=1)).reshape(-1, FINE)
+    for start in range(ARROW_ROWS, ARROW_ROWS + 10 * BLOCK_ROWS, BLOCK_ROWS):
         period = 22.3e-3 * _multisine(rng, 8192 * FINE, step=2)
-        n = (BLOCK_ROWS - GAP) * FINE
-        drive[start * FINE : start * FINE + n] = np.resize(period, n)
-    return drive
+        drive[start + GAP : start + BLOCK_ROWS] = np.resize(period, (BLOCK_ROWS - GAP, FINE))
+    y = _duffing(drive.flatten(), y0=8.6e-3)
+    return _frozen(6.2e-3 + drive[:, 0]), _frozen(0.8e-3 + y[::FINE])
 
 
 def _multisine(rng, n, step):
     """Random phases, equal amplitudes up to 200 Hz, rms 1; step 2 leaves odd lines only."""
+    lines = np.arange(1, int(200 / (SILVERBOX_RATE * FINE) * n), step)
     spectrum = np.zeros(n // 2 + 1, complex)
-    top = int(200 / (SILVERBOX_RATE * FINE) * n)
-    lines = np.arange(1, top, step)
     spectrum[lines] = np.exp(2j * np.pi * rng.random(len(lines)))
     return np.fft.irfft(spectrum, n) * n / np.sqrt(2 * len(lines))
 
@@ -91,16 +82,14 @@ def f16_signals() -> dict[str, np.ndarray]:
     s = 2j * np.pi * F16_LINES[:, None] * F16_RATE / F16_PERIOD
     omega = 2 * np.pi * MODES
     modal = s**2 / (s**2 + 2 * DAMPING * omega * s + omega**2)  # (line, mode)
-    response = {"voltage": voltage}
+    lines = {"voltage": voltage}
     for name, (*modes, direct) in GAINS.items():
-        response[name] = voltage * (modal @ np.array(modes) + direct)
-    return {name: _periodic(lines) for name, lines in response.items()}
-
-
-def _periodic(lines):
-    spectrum = np.zeros(F16_PERIOD // 2 + 1, complex)
-    spectrum[F16_LINES] = lines * F16_PERIOD / 2
-    return _frozen(np.tile(np.fft.irfft(spectrum, F16_PERIOD), 9))
+        lines[name] = voltage * (modal @ np.array(modes) + direct)
+    spectrum, signals = np.zeros(F16_PERIOD // 2 + 1, complex), {}
+    for name, response in lines.items():
+        spectrum[F16_LINES] = response * F16_PERIOD / 2
+        signals[name] = _frozen(np.tile(np.fft.irfft(spectrum, F16_PERIOD), 9))
+    return signals
 
 
 def _frozen(array):

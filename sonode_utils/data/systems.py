@@ -45,8 +45,7 @@ def oscillators(z0: Tensor, times: Tensor, gamma: float = 0.1, omega: float = 1.
 
     z0: (member, batch, 2), position and velocity -> (time, member, batch, 2)
     """
-    x0, v0 = z0[..., 0], z0[..., 1]
-    t = times[:, None, None]
+    (x0, v0), t = z0.unbind(-1), times[:, None, None]
     b = (v0 + gamma * x0) / omega
     cos, sin, decay = torch.cos(omega * t), torch.sin(omega * t), torch.exp(-gamma * t)
     x = decay * (x0 * cos + b * sin)

@@ -60,8 +60,8 @@ def between(values, low: float, high: float) -> Part:
 def _share(values, condition, text):
     values = np.asarray(values, float)
     hits = condition(values)
-    words = ("reproduced", "partly", "contradicted")
-    verdict = words[0 if hits.mean() >= 0.9 else 1 if hits.mean() >= 0.5 else 2]
+    share = hits.mean()
+    verdict = "reproduced" if share >= 0.9 else "partly" if share >= 0.5 else "contradicted"
     return Part(verdict, f"{hits.sum()} of {len(hits)} seeds {text}", {"": values})
 
 
