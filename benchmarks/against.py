@@ -1,7 +1,8 @@
 """The time of our iterations, now and at an earlier commit: the seven rows of the table.
 
-Each commit has a process of its own, in which its own `fit` trains. The two take turns, lap by
-lap, on the same machine; both start from the same weights. A ratio is that of the medians.
+Each commit has a process of its own, in which its own `fit` trains, and today's has a second
+one without pinned code paths. They take turns, lap by lap, on the same machine; all start from
+the same weights. A ratio is that of the medians.
 """
 
 import argparse
@@ -15,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+
+import torch
 
 BEFORE = "4878d42"  # the last commit with one step size for all members
 HERE = Path(__file__).parent
@@ -31,13 +34,19 @@ def checkout(commit):
         yield folder
 
 
+def unpinned():
+    """The variables that leave the libraries' code paths to the processor."""
+    best = torch.backends.cpu.get_cpu_capability().lower()
+    return {"MKL_CBWR": "AUTO", "ATEN_CPU_CAPABILITY": best, "ONEDNN_MAX_CPU_ISA": "ALL"}
+
+
 @contextmanager
-def worker(package, *work):
+def worker(package, *work, **variables):
     """A process that does some work (`worker.py`) with the package in a folder.
 
     Nothing here may import the package before: it would pass its pins on.
     """
-    given = {"PYTHONPATH": str(package), "TQDM_DISABLE": "1"}
+    given = {"PYTHONPATH": str(package), "TQDM_DISABLE": "1", **variables}
     process = subprocess.Popen(
         [sys.executable, HERE / "worker.py", *map(str, work)], env={**os.environ, **given},
         cwd=HERE.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
@@ -59,17 +68,22 @@ def ask(process):
 
 
 def measure(commit, iterations, rounds):
-    """Milliseconds per iteration of all members, row by row, now and at the commit."""
+    """Milliseconds per iteration of all members: now, now without pins, and at the commit."""
     rows = []
     with checkout(commit) as then, TemporaryDirectory() as starts:
         work = "laps", starts, iterations, rounds
-        with worker(HERE.parent, *work) as ours, worker(then, *work) as theirs:
+        with (
+            worker(HERE.parent, *work) as ours,
+            worker(HERE.parent, *work, **unpinned()) as free,
+            worker(then, *work) as theirs,
+        ):
             for _ in range(ROWS):
-                laps = [(ask(ours), ask(theirs)) for _ in range(rounds)]
-                now, before = map(median, zip(*laps))
-                rows.append({"now": now, "before": before, "ratio": now / before})
-                print(f"row {len(rows)} {now:8.3g} ms, before {before:8.3g} ms:", end=" ")
-                print(f"{now / before:.2f}", flush=True)
+                laps = [(ask(ours), ask(free), ask(theirs)) for _ in range(rounds)]
+                now, unbound, before = map(median, zip(*laps))
+                row = {"now": now, "unpinned": unbound, "before": before}
+                rows.append({**row, "ratio": now / before})
+                print(*(f"{name} {value:.3g} ms," for name, value in row.items()), end=" ")
+                print(f"ratio {now / before:.2f}", flush=True)
     return {"commit": commit, "rows": rows}
 
 
