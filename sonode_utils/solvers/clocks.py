@@ -70,7 +70,7 @@ def plan_steps(taken, whole: np.ndarray) -> np.ndarray:
     """
     if taken is None or taken[0].shape[1] != len(whole):
         return np.zeros((0, len(whole)))
-    lengths, errors = (np.pad(values, ((1, 0), (0, 0))) for values in taken)
+    lengths, errors = (np.concatenate([0 * values[:1], values]) for values in taken)
     ends = lengths.cumsum(0)
     needed = np.where(lengths > 0, 1 / step_factor(errors), 0).cumsum(0)  # steps, up to there
     total = _interpolate(whole[None], ends, needed)[0]

@@ -41,8 +41,9 @@ def dopri5(
 
     def flat(values):
         """(..., member, clock) -> (..., all clocks), those of idle members too."""
-        idle = [(0, 0)] * (values.ndim - 2) + [(0, members - len(z0)), (0, 0)]
-        return np.pad(values, idle).reshape(*values.shape[:-2], -1)
+        wide = np.zeros((*values.shape[:-2], members, each), values.dtype)
+        wide[..., : len(z0), :] = values
+        return wide.reshape(*values.shape[:-2], -1)
 
     clocks = Clocks(flat(times), flat(np.repeat(moves[:, None], each, 1)), plan, max_steps)
     numbers = np.maximum(flat(np.repeat(size[:, None], each, 1)), 1)
