@@ -186,7 +186,7 @@ class Clocks:
         return few
 
     def join(self, few: "Clocks", which: np.ndarray) -> None:
-        """Take over what became of a few of the clocks."""
+        """Take over what became of a few of the clocks, and their steps for the plan."""
         for name in ("t", "h", "tries", "moves", "cold", "failed"):
             values = getattr(self, name).copy()
             values[which] = getattr(few, name)

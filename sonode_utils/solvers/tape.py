@@ -95,9 +95,8 @@ class Tape:
 
     def sums(self, z: Tensor) -> np.ndarray:
         """Sums over what belongs to each clock: (clock,)."""
-        return (
-            z[:, self.field.rows].sum_to_size(self.field.clock).double().flatten().cpu().numpy()
-        )
+        own = z[:, self.field.rows].sum_to_size(self.field.clock)
+        return own.double().flatten().cpu().numpy()
 
     def norm(self, z: Tensor) -> np.ndarray:
         """Root mean square over what each clock really has: (clock,), perhaps not finite."""

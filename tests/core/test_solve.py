@@ -12,7 +12,7 @@ from sonode_utils.ensemble import streams
 from sonode_utils.models import paper_model
 from sonode_utils.solve import integrate, reversal_error
 from sonode_utils.solvers import tape
-from sonode_utils.solvers.clocks import StepPlan, plan_steps, step_factor
+from sonode_utils.solvers.clocks import StepPlan, _interpolate, plan_steps, step_factor
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 TIMES = torch.linspace(0, 2, 7, dtype=torch.float64)
@@ -342,6 +342,15 @@ def test_a_plan_has_the_fewest_steps_that_what_is_known_of_the_errors_allows():
     assert np.allclose(plan([(0.3, exact)] * 4), 0.25)  # 3.3 steps are 4, all alike
     assert plan([(0.1, exact), (0.9, exact)]).sum() >= 1.0
     assert np.allclose(plan([(0.5, exact), (0, 0), (0.5, exact)]), 0.5)  # one was rejected
+
+
+@pytest.mark.parametrize("points", [30, 300])  # with and without a table of all pairs
+def test_many_columns_are_interpolated_as_numpy_does_it_for_one(points):
+    rng = np.random.default_rng(0)
+    xs, ys, share = (np.sort(rng.random((n, 20)), 0) for n in (points, points, 200))
+    x = xs[0] + share * (xs[-1] - xs[0])
+    expected = [np.interp(*columns) for columns in zip(x.T, xs.T, ys.T)]
+    assert np.allclose(_interpolate(x, xs, ys), np.stack(expected, 1), atol=1e-12)
 
 
 def test_a_clocks_plan_does_not_depend_on_the_others():
