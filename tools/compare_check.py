@@ -1,6 +1,6 @@
 """Does the comparison of a run with its record see faults, and is it quiet without one?
 
-    python tools/compare_check.py [--keep] [--part teeth|quiet] [--only notebook] [-p name value]
+    python tools/compare_check.py [--keep] [--part teeth|quiet] [--only notebook] [-p name v]
 
 Teeth: notebooks 02 and 07 run with a fault in the package; every fault must make a claim
 differ. Chapter 7 runs at the settings of its stored record. Chapter 2, and both at ten times
