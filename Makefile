@@ -5,14 +5,14 @@ BIN := .venv/bin
 NOTEBOOKS ?=
 SEEDS ?=
 SCHEDULER ?=
-FIRST ?=
-DOUBLE ?=
+AGAIN ?=
+CLAIMS ?=
 KEEP ?=
 export OMP_NUM_THREADS ?= 1
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf stills test check unit coverage reproduce verify-seeds bench clean lint
+.PHONY: help book pdf stills test check unit coverage reproduce confirm verdicts report bench clean lint
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -48,8 +48,14 @@ reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes),
 	$(BIN)/python tools/update_readme.py
 	@$(MAKE) --no-print-directory book
 
-verify-seeds: .venv/installed  ## judge every claim again with other seeds and say which words differ (as long as reproduce); FIRST=2000, DOUBLE=1
-	$(BIN)/python tools/verify_seeds.py $(if $(FIRST),--first $(FIRST)) $(if $(DOUBLE),--double) $(NOTEBOOKS)
+confirm: .venv/installed  ## run the notebooks on the 50 seeds kept for confirming, into book/results/confirm (an hour); NOTEBOOKS=02_parity SCHEDULER=tcp://host:port AGAIN=1
+	$(BIN)/python tools/confirm.py $(if $(AGAIN),--again) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(NOTEBOOKS)
+
+verdicts: .venv/installed  ## judge every claim from the stored values and print its word (seconds); CLAIMS="P4 N1" prints every part
+	@$(BIN)/python -m sonode_utils.evidence $(CLAIMS)
+
+report: .venv/installed  ## print the replication report to _build/report.pdf through Chromium (a minute)
+	@$(BIN)/python tools/pdf.py --report
 
 bench: .venv/installed  ## our training against a loop, diffrax, torchode and the commit before; do neighbours matter? (twenty minutes); KEEP=1 stores it for the book
 	$(BIN)/python benchmarks/run.py $(if $(KEEP),--keep)

@@ -1,8 +1,8 @@
 """Two kinds of figure: one house style for matplotlib, and figures that react in the page.
 
 A colour and a marker belong to one model everywhere: Okabe and Ito's colour-blind-safe
-palette on a transparent ground, with lines, text and grid in a grey that reads on white and
-on black alike, so that one picture serves both modes.
+palette on a transparent ground, with lines, text and grid in a dark grey. In the dark the
+page inverts a picture and turns its hues back, so that one picture serves both modes.
 
 An interactive figure is one JavaScript file in js/, drawn as SVG from the data it is given.
 With a kernel it is an ordinary widget. In a stored notebook it is its name and its data, and
@@ -10,6 +10,7 @@ the rendered book draws the same figure from these with no kernel and no network
 """
 
 import json
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 
@@ -24,11 +25,17 @@ from sonode_utils.ensemble import EnsembleMLP
 COLOURS = {"NODE": "#E69F00", "ANODE": "#CC79A7", "SONODE": "#0072B2", "TONODE": "#009E73"}
 MARKERS = {"NODE": "^", "ANODE": "o", "SONODE": "D", "TONODE": "s"}
 JS = Path(__file__).with_name("js")
-INK = "#7a7f87"  # contrast of at least 3:1 on white and on the dark theme
+INK = "#4d5259"  # contrast of at least 4.5:1 on white, and inverted on the dark theme
+TRUTH = {"color": "black", "ls": "--", "lw": 1.5}  # what a model should do
+OTHERS = ("#6f4e9c", "#8c6d31", "#3b7d83", "#a33b3b")  # for what is not a model
 
 
 def use_style() -> None:
-    """Put the house style in force for this notebook."""
+    """Put the house style in force for this notebook: sharp pictures, legible ink."""
+    with suppress(ImportError):  # outside Jupyter there is no inline backend
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+        set_matplotlib_formats("retina")
     plt.rcParams.update({
         "figure.dpi": 110, "savefig.transparent": True, "figure.facecolor": "none",
         "axes.facecolor": "none", "figure.constrained_layout.use": True,

@@ -39,14 +39,16 @@ def mse(prediction: Tensor, target: Tensor, features: Tensor | None = None) -> T
 
 def fit(
     model: nn.Module, loss: Callable, *, iterations: int, lr: float | Tensor = 0.01,
-    label: str = "training", callback: Callable[[int, nn.Module], None] | None = None,
+    beta2: float = 0.999, clip: float | None = None, label: str = "training",
+    callback: Callable[[int, nn.Module], None] | None = None,
 ) -> History:  # fmt: skip
     """Minimise the loss of every member at once with Adam.
 
     loss: model -> (member,). The sum is differentiated, and since no parameter is shared
     each member descends its own loss. A member whose loss or gradient is not finite is
     put back to its last good weights and stays there, the others go on.
-    lr: a number, or one for each member, (member,).
+    lr: a number, or one for each member, (member,); beta2: of Adam, how long it remembers the
+    size of gradients; clip: the largest norm that a member's gradient may have.
     callback(iteration, model) is called before every iteration, the first being 0.
 
     What `fit` asks of a model: parameters that have the member axis first. What it tells it:
@@ -55,7 +57,7 @@ def fit(
     whose field was nearly the same. What it reads: `nfe`, evaluations of the last solve.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimiser, alive = Adam(parameters, lr), _alive(model, parameters)
+    optimiser, alive = Adam(parameters, lr, beta2), _alive(model, parameters)
     losses, evaluations = [], []
     bar = tqdm(range(iterations), desc=label, unit="it", mininterval=1.0)
     with bar, planning(model):
@@ -69,13 +71,17 @@ def fit(
             total = torch.where(alive, value, 0).sum()
             gradients = torch.autograd.grad(total, parameters, materialize_grads=True)
             # Zero times a number is zero unless the number is infinite or undefined.
-            finite = (0 * torch.cat([g.flatten(1) for g in gradients], 1)).sum(1) == 0
+            rows = torch.cat([g.flatten(1) for g in gradients], 1)
+            finite = (0 * rows).sum(1) == 0
             ok = alive & value.detach().isfinite() & finite
             if (ok != alive).any():
                 optimiser.put_back(~ok)
                 alive = model.alive = ok
             losses.append(torch.where(alive, value.detach(), torch.nan))
             evaluations.append(torch.as_tensor(getattr(model, "nfe", 0)).expand(len(alive)))
+            if clip is not None:
+                scale = (clip / rows.square().sum(1).sqrt()).clamp(max=1)
+                gradients = tuple(g * _rows(scale, g) for g in gradients)
             optimiser.step(gradients)
             optimiser.put_back(~alive)
             if count % 10 == 0:
@@ -123,8 +129,8 @@ class Adam:
     before: the parameters as they were before the last step.
     """
 
-    def __init__(self, parameters, lr):
-        self.parameters, self.lr = parameters, lr
+    def __init__(self, parameters, lr, beta2=0.999):
+        self.parameters, self.lr, self.beta2 = parameters, lr, beta2
         self.before = [p.detach().clone() for p in parameters]
         self.mean, self.square = ([torch.zeros_like(p) for p in self.before] for _ in range(2))
         self.counts = [torch.tensor(0.0) for _ in parameters]
@@ -135,7 +141,7 @@ class Adam:
         gradients, each = [g.contiguous() for g in gradients], isinstance(self.lr, Tensor)
         adam(
             self.parameters, gradients, self.mean, self.square, [], self.counts, foreach=True,
-            amsgrad=False, beta1=0.9, beta2=0.999, lr=1.0 if each else self.lr,
+            amsgrad=False, beta1=0.9, beta2=self.beta2, lr=1.0 if each else self.lr,
             weight_decay=0.0, eps=1e-8, maximize=False,
         )  # fmt: skip
         if each:  # a step is proportional to its rate

@@ -28,7 +28,7 @@ import nbformat
 import run_notebook
 from nbclient import NotebookClient
 
-from sonode_utils.evidence import below
+from sonode_utils.evidence import share
 from sonode_utils.evidence.compare import compare
 from sonode_utils.evidence.parameters import LIMITS
 from sonode_utils.evidence.report import Run, write_json
@@ -202,7 +202,7 @@ def trained(iterations, environment, nudge):
     run = Run("small training", "paper", range(10))
     for name, values in losses.items():
         run.record(name, values)
-    parts = {name: below(values, 1e-2) for name, values in losses.items()}
+    parts = {name: share(values, "<", 1e-2) for name, values in losses.items()}
     with redirect_stdout(io.StringIO()):
         run.judge("O2", parts, ours="")
     return run.as_dict()

@@ -26,10 +26,19 @@ def main(arguments=None):
     options = parse(arguments)
     names = [find(name) for name in options.notebooks] or known()
     names = sorted(names, key=last_seconds, reverse=True)  # the longest first
-    if not options.scheduler:
-        return here(names, options.seeds)
+    return run_all(names, lambda name: task(name, options.seeds), put, options.scheduler)
+
+
+def run_all(names, job, put, scheduler=None, expected=None):
+    """Run the notebooks here or on a cluster; 1 if any failed.
+
+    job(name): the arguments of `run_notebook.run`; put(files): stores what it made;
+    expected(name): how many seconds it takes.
+    """
+    if not scheduler:
+        return here(names, lambda name: execute(job(name), put), expected or last_seconds)
     try:
-        return on_cluster(options.scheduler, names, options.seeds)
+        return on_cluster(scheduler, names, job, put)
     except Busy as refused:
         sys.exit(f"{refused}; nothing was changed")
 
@@ -61,7 +70,9 @@ def last_seconds(name):
 def task(name, seeds):
     """The arguments of `run_notebook.run`."""
     text = (ROOT / f"notebooks/{name}.ipynb").read_text("utf8")
-    stored = sorted((ROOT / "book/results/mnist").glob("*.json"))  # what chapter E4 reads
+    results = ROOT / "book/results"  # what chapter E4 reads, and the words of every chapter
+    stored = [*sorted((results / "mnist").glob("*.json")), results / f"confirm/{name}.json"]
+    stored = [path for path in stored if path.exists()]
     records = {str(path.relative_to(ROOT)): path.read_text("utf8") for path in stored}
     return name, text, {"seeds": seeds} if seeds else {}, records
 
@@ -71,11 +82,12 @@ def one_at_a_time(name):
     return locked(ROOT / f"_build/locks/{name}.lock", message)
 
 
-def execute(name, seeds):
-    """Run one notebook in a fresh kernel, then put it and its records in place."""
+def execute(arguments, put):
+    """Run one notebook in a fresh kernel, then store what it made."""
+    name = arguments[0]
     try:
         with one_at_a_time(name):
-            put(run_notebook.run(*task(name, seeds)))
+            put(run_notebook.run(*arguments))
     except (RuntimeError, Busy) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
@@ -100,13 +112,13 @@ def put(files):
             together.enter_context(write_whole(ROOT / path)).write_text(text, "utf8")
 
 
-def here(names, seeds, at_once=2):
+def here(names, run_one, expected, at_once=2):
     """Keep two kernels busy; report each notebook; 1 if any failed."""
     since, failed = {}, []
 
     def one(name):
         since[name] = time.time()
-        return execute(name, seeds)
+        return run_one(name)
 
     with ThreadPoolExecutor(at_once) as pool:  # each thread waits for a kernel of its own
         tasks = {pool.submit(one, name): name for name in names}
@@ -116,16 +128,23 @@ def here(names, seeds, at_once=2):
                 failed += [name] if result else []
                 word, seconds = "FAILED" if result else "done", time.time() - since.pop(name)
                 print(f"\r{name:28} {word} in {seconds:.0f} s" + " " * 20, flush=True)
-            report(dict(since))
+            waiting = [name for name in tasks.values() if name not in since]
+            report(dict(since), expected, sum(map(expected, waiting)) / at_once)
     return summary(failed)
 
 
-def report(running):
-    parts = []
+def report(running, expected, waiting):
+    """A line on what runs, and on how long the whole will take."""
+    parts, rest = [], []
     for name, since in running.items():
-        elapsed, whole_run = time.time() - since, last_seconds(name)
-        rest = f", about {max(0, whole_run - elapsed):.0f} s left" if whole_run else ""
-        parts.append(f"{name} {elapsed:.0f} s{rest}")
+        elapsed = time.time() - since
+        rest.append(max(0, expected(name) - elapsed))
+        parts.append(
+            f"{name} {elapsed:.0f} s" + f", about {rest[-1]:.0f} s left" * bool(rest[-1])
+        )
+    if rest:
+        left = max(max(rest), sum(rest) / 2 + waiting)
+        parts.append(f"all of it: about {left / 60:.0f} min left")
     if sys.stdout.isatty():
         print("\r" + " | ".join(parts) + "   ", end="", flush=True)
     elif int(time.time()) % 30 == 0:
@@ -138,7 +157,7 @@ def summary(failed):
     return 1 if failed else 0
 
 
-def on_cluster(address, names, seeds):
+def on_cluster(address, names, job, put):
     """Each notebook is a task; Dask gives a lost worker's task to another one."""
     try:
         from distributed import Client, as_completed
@@ -154,12 +173,12 @@ def on_cluster(address, names, seeds):
         client.upload_file(run_notebook.__file__)
         refuse_strangers(client.run(run_notebook.fingerprint))
         tasks = {
-            client.submit(run_notebook.run, *task(name, seeds), pure=False, priority=-k): name
+            client.submit(run_notebook.run, *job(name), pure=False, priority=-k): name
             for k, name in enumerate(names)
         }
         failed, started = [], time.time()
         for done in as_completed(tasks):
-            failed += [tasks[done]] if not take(done, tasks[done]) else []
+            failed += [tasks[done]] if not take(done, tasks[done], put) else []
             print(f"{tasks[done]:28} {time.time() - started:.0f} s", flush=True)
     return summary(failed)
 
@@ -175,7 +194,7 @@ def refuse_strangers(workers):
             raise Busy(f"worker {address} has {'; '.join(other)}: update it")
 
 
-def take(done, name):
+def take(done, name, put):
     """Put a task's files in place; False, with a word, where there are none."""
     try:
         put(done.result())

@@ -4,7 +4,7 @@
 
 A cell is plumbing by what it does, whatever its tags say: it only imports, it calls one of
 CALLS, it records values that nothing in the cell uses, or it defines names that nothing but
-such cells use (parts of claims, numbers to glue; what a table shows is a result, and its
+such cells use (parts of claims; what a table shows is a result, and its
 computation counts as one). Lines are counted by whole cells.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import nbformat
 
 ROOT = Path(__file__).parents[1]
-CALLS = {"begin", "use_style", "use", "judge", "table", "close", "glue", "glue_all"}
+CALLS = {"begin", "use_style", "use", "judge", "table", "close"}
 SHOW = {"print", "show", "figure", "say", "display"}
 
 
@@ -61,7 +61,7 @@ def plumbing(sources):
     """One bool per cell."""
     trees = [ast.parse(source) for source in sources]
     found, silent = [is_plumbing(tree.body) for tree in trees], [not shows(t) for t in trees]
-    tells = ["table" in called(t) and not {"judge", "glue"} & called(t) for t in trees]
+    tells = ["table" in called(t) and "judge" not in called(t) for t in trees]
     while True:
         before = list(found)
         for k, source in enumerate(sources):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import nbformat
 
-from sonode_utils.evidence.scorecard import scorecard
+from sonode_utils.evidence.scorecard import counts, scorecard
+from sonode_utils.evidence.verdicts import headline
 
 ROOT = Path(__file__).parents[1]
 START, END = "<!-- verdicts, written by tools/update_readme.py -->", "<!-- end of verdicts -->"
@@ -29,13 +30,19 @@ def figure(notebook, name):
 
 def verdict_table(rows):
     """The judged claims as Markdown, as the README shows them."""
-    lines = ["| claim | paper | verdict |", "|---|---|---|"]
+    total = ", ".join(f"{word} {n}" for word, n in counts(rows))
+    lines = [
+        f"{len(rows)} claims: {total}.",
+        "",
+        "| claim | paper | word | effect |",
+        "|---|---|---|---|",
+    ]
     for row in rows:
-        if row["verdict"] != "not judged yet":
-            statement = f"{row['id']}: {row['statement']}"
-            verdict = f"**{row['verdict']}**"
-            verdict += f", {row['parts']}" if row["verdict"] == "partly" else ""
-            lines.append(f"| {statement} | {row['where']} | {verdict} |")
+        word = f"**{row['word']}**" + ", fragile" * row.get("fragile", False)
+        effect = headline(row) if "parts" in row else ""
+        lines.append(
+            f"| {row['id']}: {row['statement']} | {row['where']} | {word} | {effect} |"
+        )
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
 """What the head of a page tells search engines and link previews: title and description.
 
-The description is the page's own opening: the first sentences of its first plain
-paragraph, as far as they need no formula.
+The description is a chapter's question and answer, or else the page's own opening: the first
+sentences of its first plain paragraph, as far as they need no formula.
 """
 
 import re
@@ -22,13 +22,20 @@ def describe(app, pagename, templatename, context, doctree):
 
 
 def opening(doctree):
-    """The first sentences of the first paragraph that is not all in italics."""
+    """The sentences of the box, or of the first paragraph that is not all in italics."""
+    for box in doctree.findall(nodes.block_quote):
+        text = " ".join(p.astext() for p in list(box.findall(nodes.paragraph))[:2])
+        return _sentences(re.sub(r"\b(Question|Answer)\. ", "", text))
     for paragraph in doctree.findall(nodes.paragraph):
         plain = any(not isinstance(part, nodes.emphasis) for part in paragraph)
         if plain and isinstance(paragraph.parent, nodes.section):
-            sentences = re.split(r"(?<=[.?!])\s+", paragraph.astext().replace("\n", " "))
-            return _within(LONGEST, [s for s in sentences if "\\" not in s])
+            return _sentences(paragraph.astext())
     return ""
+
+
+def _sentences(text):
+    sentences = re.split(r"(?<=[.?!])\s+", text.replace("\n", " "))
+    return _within(LONGEST, [s for s in sentences if "\\" not in s])
 
 
 def _within(length, sentences):

@@ -1,6 +1,6 @@
 """Models driven by a measured input, linear in a few features (Sec. 6.2, App. E).
 
-The state z = [x, ...] of d rows holds x and its derivatives (SONODE, TONODE; the highest one is
+The state z = [x, ...] of d rows is x and its derivatives (NODE, SONODE, TONODE; the last row is
 learnt), or x and an augmented a (ANODE; both are learnt). Learnt is W [z, x^3 / 100, u] + b,
 the cube only where asked for; the other rows of the initial state are affine in x(0).
 """
@@ -16,7 +16,7 @@ from sonode_utils.ensemble import Streams, symmetric_uniform
 from sonode_utils.solvers.parallel import SampledSolution, affine, solve_parallel
 from sonode_utils.train import History, fit
 
-SHAPES = {"ANODE": (2, 2), "SONODE": (2, 1), "TONODE": (3, 1)}  # rows of z, rows learnt
+SHAPES = {"NODE": (1, 1), "ANODE": (2, 2), "SONODE": (2, 1), "TONODE": (3, 1)}  # of z, learnt
 CUBE = 0.01
 
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from sonode_utils.evidence.verdicts import groups_of
+
 DIVISIONS, CHUNK = 100_000, 4_000
 
 
@@ -18,27 +20,36 @@ def compare(id: str, old: dict | None, new: dict) -> str:
     before, now = claims[0].get(id, {}) if old else {}, claims[1][id]
     if why := _why_not(old, new, before, now):
         return f"{id} not compared: {why}"
-    words = [dict.fromkeys(c["quantities"], "there") | c["words"] for c in (before, now)]
+    words = [_words(*pair) for pair in ((old, before), (new, now))]
     for part in words[0] | words[1]:
         first, second = (by_part.get(part, "missing") for by_part in words)
         if first != second:
             return f"{id} differs: {part or 'the whole'} was {first}, is {second}"
     was, found = _quantities(old, before), _quantities(new, now)
-    key, p = _exchange(was, found) if was != found else ("", 1)
-    outcome = f"differs: {now['quantities'][key]}, p = {p:.1g}" if p < 1e-4 else "agrees"
+    key, p = exchange_test(was, found) if was != found else ("", 1)
+    outcome = f"differs: {key or 'the whole'}, p = {p:.1g}" if p < 1e-4 else "agrees"
     return f"{id} {outcome}"
 
 
-def rows_of(values: dict) -> dict[str, np.ndarray]:
-    """Every recorded row by its name: `loss`, or `loss[2]` where `loss` is a table."""
-    tables = [(name, np.array(table, float)) for name, table in values.items()]
-    rows = [(name, table, i) for name, table in tables for i in np.ndindex(table.shape[:-1])]
-    return {name + "".join(f"[{k}]" for k in i): table[i] for name, table, i in rows}
+def _words(record, claim):
+    """The word of every exact part; of the others that they are there."""
+    parts = _named_parts(record, claim)
+    return {k: p.word if p.rule == "exact" else "there" for k, p in parts.items()}
+
+
+def _named_parts(record, claim):
+    groups = groups_of(record, claim).items()
+    return {f"{g} {name}".strip(): p for g, parts in groups for name, p in parts.items()}
 
 
 def _quantities(record, claim):
-    rows, names = rows_of(record["values"]), claim["quantities"].items()
-    rows = {key: rows[name] for key, name in names if key not in claim["words"]}
+    """{part and side: the values behind it}, exact parts aside."""
+    rows = {
+        f"{name} {side}".strip(): row
+        for name, part in _named_parts(record, claim).items()
+        for side, row in part.rows.items()
+        if part.rule != "exact"
+    }
     return {key: tuple(np.nan_to_num(row, nan=np.inf)) for key, row in rows.items()}
 
 
@@ -50,13 +61,15 @@ def _why_not(old, new, before, now):
     settings, others = (r["settings"] | {"seeds": 0} for r in (new, old))
     if other := [n for n in settings | others if settings.get(n) != others.get(n)]:
         return f"other {', '.join(other)}"
-    if "not judged" in (before["verdict"], now["verdict"]):
+    if "simulated" in (old["data"], new["data"]) and before["real_data"]:
         return "stand-ins"
+    if before["scale"] or now["scale"]:
+        return f"far below the paper's budget, {now['scale'] or before['scale']}"
     rows = [*_quantities(old, before).values(), *_quantities(new, now).values()]
     return f"{min(map(len, rows))} seeds" if rows and min(map(len, rows)) < 9 else ""
 
 
-def _exchange(old, new):
+def exchange_test(old: dict, new: dict) -> tuple:
     """The quantity that moved most, and p. old, new: {key: row}, the same seeds first."""
     pairs = {(old[key], new[key]): key for key in reversed(old)}  # equal ones count once
     sizes = sorted({(len(a), len(b)) for a, b in pairs})

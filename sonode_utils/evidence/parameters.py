@@ -8,6 +8,7 @@ from pathlib import Path
 
 LIMITS = tomllib.loads(Path(__file__).with_name("parameters.toml").read_text("utf8"))
 PROFILES = ("paper", "quick", "smoke")
+CONFIRM = {"first_seed": 20_000, "seeds": 50}  # of the confirming runs; run by no one else
 
 
 def apply_profile(notebook: str, namespace: dict) -> str:
@@ -15,7 +16,8 @@ def apply_profile(notebook: str, namespace: dict) -> str:
 
     namespace: the notebook's globals(). A value that was set twice, or that is not the paper's,
     was set by hand and stays. Stops at the first parameter that is wrong, missing or misspelt.
-    Returns the profile: quick, smoke, paper (more seeds are allowed), or else "custom".
+    Returns the profile: quick, smoke, paper (more seeds are allowed), confirm (the paper's
+    settings on the seeds of the confirming run), or else "custom".
     """
     rules, profile = LIMITS[notebook], os.environ.get("SONODE_PROFILE") or "paper"
     if profile not in PROFILES:
@@ -35,6 +37,8 @@ def apply_profile(notebook: str, namespace: dict) -> str:
         for name in [n for n in rules.keys() - changed if names.count(n) < 2]:
             namespace[name] = rules[name].get(profile, rules[name]["paper"])
         return profile
+    if changed <= {*CONFIRM, "results_dir"} and namespace.items() >= CONFIRM.items():
+        return "confirm"
     more = {"seeds"} if namespace["seeds"] >= rules["seeds"]["paper"] else set()
     return "custom" if changed - more - {"results_dir"} else "paper"
 

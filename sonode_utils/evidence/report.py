@@ -7,16 +7,19 @@ import time
 import tomllib
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from inspect import cleandoc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from sonode_utils.evidence.compare import compare, rows_of
+from sonode_utils.evidence import verdicts
+from sonode_utils.evidence.compare import compare
 from sonode_utils.evidence.parameters import LIMITS, apply_profile
-from sonode_utils.evidence.rules import EXACT, Part, combine, solver_change
-from sonode_utils.evidence.tables import claim_row, table_html
+from sonode_utils.evidence.rules import Part, solver_change
+from sonode_utils.evidence.tables import claim_row, parts_rows, table_html
 
 CATALOGUE = tomllib.loads(Path(__file__).with_name("claims.toml").read_text("utf8"))
 AUTHORS = tomllib.loads(Path(__file__).with_name("authors.toml").read_text("utf8"))
@@ -39,6 +42,15 @@ def say(text: str) -> None:
     display(Markdown(cleandoc(text)))
 
 
+def later() -> Any:
+    """Keep a place here that a later cell fills: `picture = later()`, `picture.update(...)`."""
+    from IPython.display import Markdown, display
+
+    return display(
+        Markdown("*Run the cells below: what belongs here appears.*"), display_id=True
+    )
+
+
 def records_folder() -> Path:
     """book/results, in the working directory or above it."""
     for folder in (Path.cwd(), *Path.cwd().parents):
@@ -55,7 +67,7 @@ class Run:
         self.results_dir, self.settings, self.data = results_dir, settings or {}, "synthetic"
         self.started = time.perf_counter(), time.process_time()
         self.claims: dict[str, dict] = {}
-        self.behind: list[tuple] = []  # claim, part, values per seed
+        self.groups: dict[str, dict] = {}  # the parts of each claim, and those beside it
         self.values: dict[str, np.ndarray] = {}
         self.quotes: dict[str, float | str] = {}
         self.networks: dict[str, object] = {}  # for the playground, saved as play/<name>.json
@@ -78,49 +90,57 @@ class Run:
 
     def judge(
         self, id: str, parts: Part | dict[str, Part], *, ours: str, paper: str | None = None,
-        solves: tuple | None = None, solver_check: float | None = None,
-        trainings: Iterable = (), diverged=0, rejected=0, beside: dict[str, Part] | None = None,
+        solves: tuple | None = None, solver_check: float | None = None, quoted: str = "at 1e-8",
+        trainings: Iterable = (), diverged=0, rejected=0, scale: str = "",
+        beside: dict[str, dict[str, Part]] | None = None,
     ) -> None:  # fmt: skip
-        """Judge a claim of the catalogue by its parts: a Part, or {name: Part}.
+        """Record what judges a claim of the catalogue: a Part, or {name: Part}.
 
-        ours: what we found, in words and numbers; paper: its number where it has one;
+        ours: what we found, in one plain sentence; paper: its number where it has one;
         solves: (loose, tight), headline values per seed as trained and at rtol 1e-8, or
-        solver_check: the relative change of their medians (over 1 %: `ours` is at 1e-8);
+        solver_check: the relative change of their medians; quoted: the tolerance of `ours`;
         trainings: what `fit` returned, to count diverged members, or diverged: their number;
-        beside: parts that are recorded and compared with no say in the verdict.
+        beside: {what: {name: Part}}, recorded, compared and shown with no say in the word;
+        scale: "3 of 120 epochs" where the run is far below the paper's budget.
         """
         if id not in CATALOGUE or id in self.claims:
             raise ValueError(f"{id} is not in the catalogue (claims.toml), or judged already")
-        parts = {"": parts} if isinstance(parts, Part) else parts
-        compared, (verdict, count) = parts | (beside or {}), combine([*parts.values()])
-        if CATALOGUE[id].get("real_data") and self.data == "simulated":
-            verdict = "not judged"
         check = solver_check if solves is None else solver_change(*solves)
         self.claims[id] = {
-            "id": id, "verdict": verdict, "parts": count, "seeds": len(self.seeds),
+            "id": id, "seeds": len(self.seeds), "paper": paper, "ours": ours, "scale": scale,
             "diverged": int(diverged) + sum(int(t.diverged.sum()) for t in trainings),
-            "rejected": int(rejected), "paper": paper, "ours": ours,
-            "solver_check": _plain(check), "solver_artefact": bool(check and check > 0.01),
-            "detail": {name: f"{p.verdict}: {p.text}" for name, p in parts.items()},
-            "anchor": f"{self.notebook}.html#verdict", "quantities": {},
-            "words": {n: p.verdict for n, p in compared.items() if p.verdict in EXACT},
+            "rejected": int(rejected), "solver_check": _plain(check), "quoted": quoted,
+            "solver_artefact": bool(check and check > 0.01),
+            "real_data": bool(CATALOGUE[id].get("real_data")),
+            "anchor": f"{self.notebook}.html#claim-{id}", "parts": {}, "beside": {},
         }  # fmt: skip
-        for name, part in compared.items():
-            for side, values in part.values.items():
-                self.behind.append((id, f"{name} {side}".strip(), np.array(values, float)))
-        print(f"{id}: {verdict}, {count} parts" if len(parts) > 1 else f"{id}: {verdict}")
+        groups = {"": {"": parts} if isinstance(parts, Part) else parts, **(beside or {})}
+        self.groups[id] = {  # what is judged is what the values are now
+            group: {name: p._replace(rows=_copies(p.rows)) for name, p in own.items()}
+            for group, own in groups.items()
+        }
+        print(f"{id}: {verdicts.headline(self._judged(id))}")
+
+    def _judged(self, id):
+        fixed = verdicts.word_without_rule(self.data, self.claims[id])
+        return verdicts.judge_groups(self.groups[id], fixed, resample=False)
 
     def table(self) -> object:
-        """The verdicts with their numbers, and every part of every claim folded below them."""
+        """Every claim with its word from the confirming run and what this run found."""
         from IPython.display import HTML
 
-        claims = self.claims.items()
-        rows = [claim_row(CATALOGUE[id] | claim) for id, claim in claims]
-        parts = [(id, n or "the whole", t) for id, c in claims for n, t in c["detail"].items()]
-        fold = "<summary>Every part of every claim: which comparison went which way</summary>"
-        fold += table_html(("claim", "part", "outcome"), parts)
-        shown = table_html(("claim", "paper", "verdict", "what we found"), rows)
-        return HTML(f"{shown}<details class='parts'>{fold}</details>")
+        confirmed = _confirmed(self.notebook)
+        shown = [
+            CATALOGUE[id] | c | {"now": self._judged(id), "confirmed": confirmed.get(id)}
+            for id, c in self.claims.items()
+        ]
+        fold = "<summary>Every part of every claim: effect, 95 % interval and word</summary>"
+        fold += table_html(
+            ("claim", "part", "this run", ""), [r for c in shown for r in parts_rows(c)]
+        )
+        head = ("claim", "paper", "word", "what this run found")
+        whole = table_html(head, map(claim_row, shown), ids=[f"claim-{c['id']}" for c in shown])
+        return HTML(f"{whole}<details class='parts'>{fold}</details>")
 
     def close(self) -> None:
         """Write the record, to book/results only with the paper's settings; a line per claim.
@@ -139,19 +159,24 @@ class Run:
             write_json(folder / f"{self.notebook}.json", record)
             for name, data in self.networks.items():
                 write_json(folder / "play" / f"{name}.json", data, indent=None)
-        print(*(compare(id, old, record) for id in self.claims), sep="\n")
+        lines = [compare(id, old, record) for id in self.claims]
+        print(*lines or ["no claim is judged here"], sep="\n")
 
     def as_dict(self) -> dict:
         """The record, ready for JSON."""
         import torch
 
         wall, cpu = self.started
-        names = {row.tobytes(): name for name, row in rows_of(self.values).items()}
-        for id, key, values in self.behind:  # name the rows behind a claim, or record them
-            if (row := values.tobytes()) not in names:
-                names[row] = f"{id} {key}".strip()
-                self.record(names[row], values)
-            self.claims[id]["quantities"][key] = names[row]
+        names = {row.tobytes(): name for name, row in verdicts.rows_of(self.values).items()}
+
+        def name_of(id, row, key):  # name the rows behind a claim, or record them
+            if row.tobytes() not in names:
+                names[row.tobytes()] = f"{id} {key}".strip()
+                self.record(names[row.tobytes()], row)
+            return names[row.tobytes()]
+
+        for id, claim in self.claims.items():
+            claim.update(_described(self.groups[id], partial(name_of, id)))
         return {
             "notebook": self.notebook, "profile": self.profile, "data": self.data,
             "seeds": len(self.seeds), "first_seed": self.seeds[0], "settings": self.settings,
@@ -164,6 +189,33 @@ class Run:
             "claims": list(self.claims.values()),
             "values": {name: _plain(values) for name, values in self.values.items()},
         }  # fmt: skip
+
+
+def _copies(rows):
+    return {side: np.array(row, float) for side, row in rows.items()}
+
+
+def _described(groups, name_of):
+    """Parts as a record keeps them: rule, names of rows, options."""
+
+    def described(group, name, part):
+        keys = {side: " ".join(filter(None, (group, name, side))) for side in part.rows}
+        rows = {side: name_of(row, keys[side]) for side, row in part.rows.items()}
+        return {"rule": part.rule, "rows": rows, "options": dict(part.options)}
+
+    named = {
+        g: {n: described(g, n, p) for n, p in parts.items()} for g, parts in groups.items()
+    }
+    return {"parts": named.pop(""), "beside": named}
+
+
+def _confirmed(notebook):
+    """The judged claims of the notebook's confirming run, if there is one."""
+    with suppress(FileNotFoundError):
+        path = records_folder() / "confirm" / f"{notebook}.json"
+        record = json.loads(path.read_text("utf8"))
+        return {c["id"]: verdicts.judge_claim(record, c) for c in record["claims"]}
+    return {}
 
 
 def write_json(path: Path, content, indent: int | None = 1) -> None:

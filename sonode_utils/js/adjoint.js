@@ -12,21 +12,22 @@ function render({ model, el }) {
     const room = 0.08 * (high - low);
     return [low - room, high + room];
   };
+  const tint = (colour) => `color-mix(in srgb, ${colour} 75%, currentColor)`; // legible in the dark too
   const curves = [
-    { title: "the state", y: span(rows.x, goals), parts: { x: ["#7a7f87", ""] } },
-    { title: "the adjoint", y: span(rows.r, rows.dr), parts: { r: ["#0072B2", ""], dr: ["#E69F00", "6 3"] } },
-    { title: "the gradient so far", y: span(rows.mu, rows.k), parts: { mu: ["#009E73", ""], k: ["#CC79A7", "6 3"] } },
+    { title: "the state", y: span(rows.x, goals), parts: { x: ["currentColor", ""] } },
+    { title: "the adjoint", y: span(rows.r, rows.dr), parts: { r: [tint("#6f4e9c"), ""], dr: [tint("#8c6d31"), "6 3"] } },
+    { title: "the gradient so far", y: span(rows.mu, rows.k), parts: { mu: [tint("#3b7d83"), ""], k: [tint("#a33b3b"), "6 3"] } },
   ];
   const names = { x: "x", r: "r", dr: "r′", mu: "dL/dμ", k: "dL/dk" };
-  const svg = picture(box, 760, 300);
+  const svgs = pictures(box, 3, 255, 262);
   const time = [rows.t[last], rows.t[0]];
   const panels = curves.map(({ title, y, parts }, i) => {
-    const panel = axes(svg, { left: 40 + i * 250, top: 30, width: 205, height: 190, x: time, y, title, xlabel: "time t" });
+    const panel = axes(svgs[i], { left: 40, top: 30, width: 205, height: 165, x: time, y, title, xlabel: "time t" });
     let at = panel.X(time[0]);
     for (const [key, [colour, dash]] of Object.entries(parts)) {
       const style = { stroke: colour, "stroke-width": 3, "stroke-dasharray": dash };
-      node("line", { x1: at, x2: at + 24, y1: 276, y2: 276, ...style }, panel.group);
-      node("text", { x: at + 30, y: 280, text: names[key] }, panel.group);
+      node("line", { x1: at, x2: at + 24, y1: 248, y2: 248, ...style }, panel.group);
+      node("text", { x: at + 30, y: 252, text: names[key] }, panel.group);
       at += 90;
     }
     return { panel, parts, y };
@@ -52,6 +53,7 @@ function render({ model, el }) {
       const ring = { fill: "none", stroke: "currentColor", "stroke-width": 2, r: 6 };
       panels[0].panel.dot(look, goals[i], look >= now - 1e-9 ? ring : { ...ring, "stroke-opacity": 0.4 });
     });
+    note.setAttribute("aria-live", playing() ? "off" : "polite");
     note.textContent = describe(step, now);
   }
 
@@ -64,11 +66,27 @@ function render({ model, el }) {
     return ["r", "dr", "mu", "k"].map(value).join(", ") + "." + jump + done;
   }
 
-  slider(controls, {
-    label: "backwards from the last time", min: 0, max: last, value: 0,
+  // Plays by itself when it is first seen; a reader who prefers no motion finds it half way.
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  let [from, before] = [0, 1];
+  const button = player(controls, (share) => {
+    if (share < before) from = +range.value === last ? 0 : +range.value; // go on where it paused
+    before = share;
+    range.value = Math.round(from + share * (last - from));
+    range.dispatchEvent(new Event("input"));
+  }, 12);
+  const playing = () => button.textContent.includes("pause");
+  const range = slider(controls, {
+    label: "backwards in time", min: 0, max: last, value: still ? Math.ceil(last / 2) : 0,
     show: (step) => `t = ${rows.t[step].toFixed(2)}`, input: draw,
   });
   box.appendChild(note);
-  draw(0);
+  draw(+range.value);
+  const seen = new IntersectionObserver(([entry]) => {
+    if (!entry.isIntersecting) return;
+    seen.disconnect();
+    if (!playing()) button.click();
+  }, { threshold: 0.4 });
+  if (!still) seen.observe(box);
 }
 export default { render };

@@ -24,6 +24,34 @@ function picture(box, width, height) {
   return node("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "drawing" }, box);
 }
 
+// Several pictures side by side, which stand below each other where there is no room.
+function pictures(box, count, width, height) {
+  const row = node("div", { class: "pictures" }, box);
+  return Array.from({ length: count }, () => picture(row, width, height));
+}
+
+// A button that lets time run from 0 to 1 in some seconds: draw(share) per frame.
+// It pauses when the reader moves a slider.
+function player(parent, draw, seconds = 4) {
+  const button = node("button", { type: "button", text: "▶ play" }, parent);
+  let began = null;
+  const stop = () => { began = null; button.textContent = "▶ play"; };
+  const step = (now) => {
+    if (began === null || !button.isConnected) return;
+    began ||= now;
+    const share = Math.min(1, (now - began) / (1000 * seconds));
+    draw(share);
+    if (share < 1) requestAnimationFrame(step); else stop();
+  };
+  button.addEventListener("click", () => {
+    if (began !== null) return stop();
+    [began, button.textContent] = [0, "❚❚ pause"];
+    requestAnimationFrame(step);
+  });
+  parent.addEventListener("input", (event) => event.isTrusted && stop()); // a hand on a slider
+  return button;
+}
+
 // Axes in a rectangle of the picture: data to pixels by X and Y, curves by line().
 function axes(svg, { left, top, width, height, x, y, title = "", xlabel = "", ylabel = "" }) {
   const group = node("g", {}, svg);
@@ -44,7 +72,10 @@ function axes(svg, { left, top, width, height, x, y, title = "", xlabel = "", yl
     const at = `translate(${left - 36} ${top + height / 2}) rotate(-90)`;
     node("text", { transform: at, "text-anchor": "middle", text: ylabel }, group);
   }
-  const layer = node("g", {}, group);
+  const inside = `inside-${(axes.count = (axes.count ?? 0) + 1)}-${Math.random().toString(36).slice(2, 8)}`;
+  const clip = node("clipPath", { id: inside }, group);
+  node("rect", { x: left - 6, y: top - 6, width: width + 12, height: height + 12 }, clip);
+  const layer = node("g", { "clip-path": `url(#${inside})` }, group);
   const clamp = (v, [a, b]) => Math.min(Math.max(v, a - (b - a)), b + (b - a));
   return {
     X, Y, layer, group,

@@ -1,28 +1,30 @@
 // A digit on its way through three ODE blocks: what each would answer if stopped at time t.
 // data.images[digit]: 28 rows of 28 greys, 0 to 255, in hexadecimal; data.labels[digit];
 // data.times; data.answers[model][time][digit]: ten probabilities.
-const PIXEL = 5;
+const best = (p) => p.indexOf(Math.max(...p));
 
 function render({ model, el }) {
   const { images, labels, times, answers } = model.get("data");
   const { box, controls } = frame(el, model);
   const names = Object.keys(COLOURS).filter((name) => name in answers);
-  const svg = picture(box, 760, 250);
-  const ink = node("g", { role: "img", "aria-label": "the digit" }, svg);
-  const panels = names.map((name, i) => axes(svg, {
-    left: 215 + 185 * i, top: 32, width: 150, height: 165, x: [-0.7, 9.7], y: [0, 1],
-    title: name, xlabel: "answer", ylabel: i ? "" : "probability",
+  const size = { viewBox: "-0.5 -0.5 29 29", role: "img", "aria-label": "the digit", style: "width: 6.5rem; min-width: 0" };
+  const ink = node("svg", size, controls);
+  const panels = pictures(box, names.length, 250, 230).map((svg, i) => axes(svg, {
+    left: 45, top: 28, width: 195, height: 150, x: [-0.7, 9.7], y: [0, 1],
+    title: names[i], xlabel: "answer", ylabel: "probability",
   }));
   const note = node("p", { class: "note", "aria-live": "polite" }, box);
-  let digit = 0, moment = times.length - 1;
+  let moment = times.length - 1;
+  const several = labels.map((_, k) => new Set(names.map((name) => best(answers[name][moment][k]))).size);
+  let digit = several.indexOf(Math.max(...several)); // the models disagree most about it
 
   function paint() {
     ink.replaceChildren();
-    node("rect", { x: 10, y: 44, width: 28 * PIXEL, height: 28 * PIXEL, fill: "none", stroke: "currentColor", "stroke-opacity": 0.4 }, ink);
+    node("rect", { x: -0.2, y: -0.2, width: 28.4, height: 28.4, fill: "none", stroke: "currentColor", "stroke-width": 0.2 }, ink);
     images[digit].forEach((row, i) => {
       for (let j = 0; j < 28; j++) {
         const grey = parseInt(row.slice(2 * j, 2 * j + 2), 16) / 255;
-        const place = { x: 10 + PIXEL * j, y: 44 + PIXEL * i, width: PIXEL, height: PIXEL };
+        const place = { x: j, y: i, width: 1, height: 1 };
         if (grey > 0.05) node("rect", { ...place, fill: "currentColor", "fill-opacity": grey }, ink);
       }
     });
@@ -39,8 +41,8 @@ function render({ model, el }) {
       });
     });
     const said = names.map((name) => {
-      const p = answers[name][moment][digit], best = p.indexOf(Math.max(...p));
-      return `${name} says ${best} (${p[best].toFixed(2)})`;
+      const p = answers[name][moment][digit];
+      return `${name} says ${best(p)} (${p[best(p)].toFixed(2)})`;
     });
     note.textContent = `a ${labels[digit]}, stopped at t = ${times[moment].toFixed(2)}: ${said.join(" · ")}`;
   }
@@ -49,9 +51,13 @@ function render({ model, el }) {
     label: "digit", min: 0, max: labels.length - 1, value: digit,
     show: (k) => `${k + 1} of ${labels.length}`, input: (k) => { digit = k; paint(); draw(); },
   });
-  slider(controls, {
+  const clock = slider(controls, {
     label: "time t", min: 0, max: times.length - 1, value: moment,
     show: (k) => times[k].toFixed(2), input: (k) => { moment = k; draw(); },
+  });
+  player(controls, (share) => {
+    clock.value = Math.round(share * (times.length - 1));
+    clock.dispatchEvent(new Event("input"));
   });
   paint();
   draw();

@@ -15,10 +15,10 @@ function render({ model, el }) {
   const f = (x) => net([x])[0];
   let z = [...start], pull = 0;
   const { box, controls } = frame(el, model);
-  const svg = picture(box, 760, 310);
-  const size = { top: 30, width: 300, height: 220 };
-  const real = axes(svg, { ...size, left: 50, x: [0, end], y: SPAN.x, title: "real space", xlabel: "time t", ylabel: "x" });
-  const phase = axes(svg, { ...size, left: 430, x: SPAN.x, y: SPAN.v, title: "phase space", xlabel: "x", ylabel: "velocity v" });
+  const [left, right] = pictures(box, 2, 380, 290);
+  const size = { left: 50, top: 30, width: 315, height: 215 };
+  const real = axes(left, { ...size, x: [0, end], y: SPAN.x, title: "real space", xlabel: "time t", ylabel: "x" });
+  const phase = axes(right, { ...size, x: SPAN.x, y: SPAN.v, title: "phase space", xlabel: "x", ylabel: "velocity v" });
   const mark = node("circle", { r: 8, fill: COLOURS.SONODE, stroke: "currentColor" }, phase.group);
   const note = node("p", { class: "note", "aria-live": "polite" }, box);
   const within = (value, [low, high]) => Math.min(high, Math.max(low, value));
@@ -29,15 +29,15 @@ function render({ model, el }) {
     const first = flow((t, [x]) => [f(x)], [z[0]], 0, end, STEPS);
     const second = flow(inSonode(f, pull), z, 0, end, STEPS);
     const curve = Array.from({ length: 81 }, (_, i) => SPAN.x[0] + ((SPAN.x[1] - SPAN.x[0]) * i) / 80);
-    const seen = (path) => path.filter(([x, v]) => x < SPAN.x[1] && v < SPAN.v[1] && v > SPAN.v[0]);
+    const inTime = (path) => path.map(([x], n) => [(n * end) / STEPS, x]);
     [real, phase].forEach((panel) => panel.clear());
-    real.line(seen(first.map(([x], n) => [x, 0, n])).map(([x, , n]) => [(n * end) / STEPS, x]), dashed);
-    real.line(seen(second.map(([x], n) => [x, 0, n])).map(([x, , n]) => [(n * end) / STEPS, x]), sonode);
-    phase.line(seen(curve.map((x) => [x, f(x)])), dashed);
-    phase.line(seen(second), sonode);
+    real.line(inTime(first), dashed);
+    real.line(inTime(second), sonode);
+    phase.line(curve.map((x) => [x, f(x)]), dashed);
+    phase.line(second, sonode);
     [["NODE, v = f(x)", dashed], ["SONODE", sonode]].forEach(([name, look], i) => {
-      node("path", { d: `M${60 + 130 * i} 44h24`, ...look }, real.layer);
-      node("text", { x: 90 + 130 * i, y: 48, text: name }, real.layer);
+      node("path", { d: `M${60 + 130 * i} 234h24`, ...look }, real.layer);
+      node("text", { x: 90 + 130 * i, y: 238, text: name }, real.layer);
     });
     mark.setAttribute("cx", phase.X(z[0]));
     mark.setAttribute("cy", phase.Y(z[1]));

@@ -2,7 +2,7 @@
 // data: {times, orbit: (time, [x, y, vx, vy]), law: [[stiffness, damping] of x, of y], typical,
 //        reach: [x, y], learnt: [[title, weights of each seed]]}
 const CELLS = 25;
-const SHADES = [[0.03, "#0072B2"], [0.1, "#56B4E9"], [0.3, "#F0E442"], [1, "#E69F00"], [Infinity, "#D55E00"]];
+const SHADES = [[0.03, "#f4effa"], [0.1, "#d2c1e8"], [0.3, "#a583cc"], [1, "#6f4e9c"], [Infinity, "#3a1d5e"]];
 
 // Distance of the learnt from the true acceleration at z, in units of a typical one.
 function forceError(learnt, law, typical, z) {
@@ -16,16 +16,17 @@ const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.l
 function render({ model, el }) {
   const { times, orbit, law, typical, reach, learnt } = model.get("data");
   const { box, controls } = frame(el, model);
-  const svg = picture(box, 760, 350);
+  const svgs = pictures(box, learnt.length, 380, 310);
+  const legend = node("p", { class: "note", text: "error of the force: " }, box);
   const note = node("p", { class: "note", "aria-live": "polite" }, box);
   const seeds = learnt[0][1].length;
-  let now = Math.min(20, times.length - 1), seed = 0;
+  let now = Math.min(40, times.length - 1), seed = Math.min(2, seeds - 1);
 
   const panels = learnt.map(([title, weights], i) => {
-    const place = { left: 55 + 375 * i, top: 30, width: 310, height: 230 };
-    const panel = axes(svg, { ...place, x: [-reach[0], reach[0]], y: [-reach[1], reach[1]], title, xlabel: "x", ylabel: i ? "" : "y" });
+    const place = { left: 50, top: 30, width: 320, height: 235 };
+    const panel = axes(svgs[i], { ...place, x: [-reach[0], reach[0]], y: [-reach[1], reach[1]], title, xlabel: "x", ylabel: "y" });
     const size = { width: place.width / CELLS + 0.3, height: place.height / CELLS + 0.3 };
-    const under = node("g", { opacity: 0.85 }, panel.group);
+    const under = node("g", {}, panel.group);
     panel.group.insertBefore(under, panel.layer);
     const cells = Array.from({ length: CELLS * CELLS }, (_, k) => {
       const x = reach[0] * ((2 * (k % CELLS) + 1) / CELLS - 1);
@@ -46,19 +47,19 @@ function render({ model, el }) {
         return e;
       });
       panel.clear();
-      panel.line(orbit, { stroke: "black", "stroke-width": 1.2 });
+      panel.line(orbit, { stroke: "white", "stroke-width": 4 });
+      panel.line(orbit, { stroke: "black", "stroke-dasharray": "5 3", "stroke-width": 1.6 });
       panel.dot(state[0], state[1], { r: 7, fill: "white", stroke: "black", "stroke-width": 2 });
       return `${title}: off by ${percent(error(state))} at the dot, ${percent(median(errors))} over the plane (median)`;
     });
     note.textContent = `${words.join("; ")}.`;
   }
 
-  SHADES.forEach(([limit, fill], i) => {
-    node("rect", { x: 80 + 125 * i, y: 318, width: 18, height: 14, fill }, svg);
-    const text = limit === Infinity ? "more" : `below ${percent(limit)}`;
-    node("text", { x: 104 + 125 * i, y: 330, text }, svg);
-  });
-  slider(controls, {
+  for (const [limit, fill] of SHADES) {
+    node("span", { style: `background:${fill};border:1px solid;padding:0 0.6em;margin:0 0.4em 0 0.8em` }, legend);
+    node("span", { text: limit === Infinity ? "more" : `below ${percent(limit)}` }, legend);
+  }
+  const clock = slider(controls, {
     label: "time", min: 0, max: times.length - 1, value: now,
     show: (k) => `t = ${times[k].toFixed(1)}`, input: (k) => { now = k; draw(); },
   });
@@ -66,6 +67,10 @@ function render({ model, el }) {
     label: "seed", min: 0, max: seeds - 1, value: seed,
     show: (k) => `${k + 1} of ${seeds}`, input: (k) => { seed = k; draw(); },
   });
+  player(controls, (share) => {
+    clock.value = Math.round(share * (times.length - 1));
+    clock.dispatchEvent(new Event("input"));
+  }, 8);
   draw();
 }
 export default { render };

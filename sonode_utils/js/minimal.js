@@ -1,7 +1,7 @@
 // One curve, learnt with 0, 1 or 2 extra dimensions: the field F(x, y, a) at the moment t.
 // data: {times, truth: (time, 2), crossing: [x, y], meets: [t, t], wanted: [deg, deg],
 //        reach: largest |a|, nets: {dimensions: [layers of each seed]}}
-const LOOK = { 0: "#E69F00", 1: "#CC79A7", 2: "#009E73" };
+const LOOK = { 0: "#E69F00", 1: "#CC79A7", 2: "#7d2f5e" };
 const STEPS = 400;
 const PLANE = { x: [-3.5, 3.5], y: [-5.5, 3.5] };
 
@@ -9,11 +9,11 @@ function render({ model, el }) {
   const { times, truth, crossing, meets, wanted, reach, nets } = model.get("data");
   const end = times[times.length - 1];
   const { box, controls } = frame(el, model);
-  const svg = picture(box, 760, 400);
-  const plane = axes(svg, { left: 50, top: 30, width: 300, height: 320, ...PLANE, title: "the plane, and the field at time t", xlabel: "x", ylabel: "y" });
-  const side = { left: 440, width: 300, height: 125, x: [0, end] };
-  const apart = axes(svg, { ...side, top: 30, y: [0, 1], title: "distance from the true curve" });
-  const extra = axes(svg, { ...side, top: 225, y: [-reach, reach], title: "augmented state a", xlabel: "time t" });
+  const [left, right] = pictures(box, 2, 380, 390);
+  const plane = axes(left, { left: 50, top: 30, width: 320, height: 315, ...PLANE, title: "the plane, and the field at time t", xlabel: "x", ylabel: "y" });
+  const side = { left: 50, width: 320, height: 115, x: [0, end], xlabel: "time t" };
+  const apart = axes(right, { ...side, top: 30, y: [0, 1], title: "distance from the true curve", ylabel: "distance" });
+  const extra = axes(right, { ...side, top: 225, y: [-reach, reach], title: "extra coordinates a", ylabel: "a" });
   const note = node("p", { class: "note", "aria-live": "polite" }, box);
   const frameAt = (t) => Math.round((t / end) * STEPS);
   const clock = (k) => (k * end) / STEPS;
@@ -48,18 +48,19 @@ function render({ model, el }) {
     plane.line(path.slice(0, k + 1), { stroke: colour, "stroke-width": 3 });
     plane.dot(...trueAt(now), { r: 6, fill: "none", stroke: "currentColor", "stroke-width": 2 });
     plane.dot(path[k][0], path[k][1], { r: 5, fill: colour });
-    const angle = arrow(...crossing, a, { stroke: "#D55E00", "stroke-width": 3 });
+    const angle = arrow(...crossing, a, { stroke: "#d03b3b", "stroke-width": 3 });
     apart.line(path.map((_, j) => [clock(j), Math.min(1, gap(j))]), { stroke: colour });
     for (let i = 0; i < +n; i++) extra.line(path.map((z, j) => [clock(j), z[2 + i]]), { stroke: colour, "stroke-dasharray": i ? "6 3" : "" });
     apart.line([[now, 0], [now, 1]], { "stroke-width": 1 });
     extra.line([[now, -reach], [now, reach]], { "stroke-width": 1 });
     const wants = meets.map((t, i) => `${wanted[i].toFixed(0)}° at t = ${t.toFixed(2)}`).join(" and ");
-    note.textContent = `t = ${now.toFixed(2)}: ${gap(k).toFixed(3)} from the true curve. At the crossing (orange) the field points to ${angle.toFixed(0)}°; the curve asks for ${wants}.`;
+    note.textContent = `t = ${now.toFixed(2)}: ${gap(k).toFixed(3)} from the true curve. At the crossing (red arrow) the field points to ${angle.toFixed(0)}°; the curve asks for ${wants}.`;
   }
 
   choice(controls, { label: "extra dimensions", options: Object.keys(nets), value: n, change: (value) => { n = value; solve(); } });
   slider(controls, { label: "seed", min: 0, max: nets[n].length - 1, value: seed, show: (k) => `${k + 1} of ${nets[n].length}`, input: (k) => { seed = k; solve(); } });
-  slider(controls, { label: "time", min: 0, max: end, step: end / STEPS, value: now, show: (t) => t.toFixed(2), input: (t) => { now = t; draw(); } });
+  const dial = slider(controls, { label: "time", min: 0, max: end, step: end / STEPS, value: now, show: (t) => t.toFixed(2), input: (t) => { now = t; draw(); } });
+  player(controls, (share) => { dial.value = share * end; dial.dispatchEvent(new Event("input")); }, 8);
   solve();
 }
 export default { render };

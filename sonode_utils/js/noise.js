@@ -1,53 +1,55 @@
-// A noisy sine, learnt twice: sliders over noise level and seed, errors in words.
+// A noisy sine, learnt twice: a panel per model, sliders over noise level and seed, time to play.
 // data.paths[model][level][seed] at data.frames; data.points[level][seed] at data.times.
-const END = 10;
+const END = 10, SPAN = [-2.5, 2.5];
 
 function render({ model, el }) {
-  const { levels, frames, times, points, paths, train, test } = model.get("data");
+  const { levels, frames, times, points, paths, train, test, floor } = model.get("data");
   const { box, controls } = frame(el, model);
-  const panel = axes(picture(box, 760, 330), {
-    left: 60, top: 30, width: 680, height: 250, x: [0, frames[frames.length - 1]], y: [-2.5, 2.5],
-    xlabel: "time t", ylabel: "x(t)",
-  });
+  const last = frames[frames.length - 1];
+  const svgs = pictures(box, Object.keys(paths).length, 400, 260);
+  const panels = Object.keys(paths).map((name, i) => [name, axes(svgs[i], {
+    left: 50, top: 26, width: 340, height: 190, x: [0, last], y: SPAN,
+    title: name, xlabel: "time t", ylabel: "x(t)",
+  })]);
   const note = node("p", { class: "note", "aria-live": "polite" }, box);
-  let level = Math.min(3, levels.length - 1), seed = 0;
+  let level = Math.min(5, levels.length - 1), seed = 0;
 
-  function draw() {
-    panel.clear();
-    panel.line([[END, -2.5], [END, 2.5]], { "stroke-width": 1, "stroke-dasharray": "2 4" });
-    panel.line(frames.map((t) => [t, Math.sin(t)]), { "stroke-width": 1, "stroke-dasharray": "6 4" });
-    points[level][seed].forEach((x, k) => panel.dot(times[k], x, { r: 3, "fill-opacity": 0.5 }));
-    for (const [name, path] of Object.entries(paths)) {
-      const curve = path[level][seed].map((x, k) => [frames[k], Math.max(-2.5, Math.min(2.5, x))]);
-      panel.line(curve, { stroke: COLOURS[name], "stroke-width": 3, "stroke-dasharray": DASHES[name] });
+  function draw(share = 1) {
+    for (const [name, panel] of panels) {
+      const shade = { x: panel.X(END), y: panel.Y(SPAN[1]), "fill-opacity": 0.07, fill: "currentColor" };
+      const size = { width: panel.X(last) - panel.X(END), height: panel.Y(SPAN[0]) - panel.Y(SPAN[1]) };
+      panel.clear();
+      node("rect", { ...shade, ...size }, panel.layer);
+      label(panel, 0.3, "start", "fitted to the dots");
+      label(panel, last - 0.3, "end", "continued");
+      panel.line(frames.map((t) => [t, Math.sin(t)]), { "stroke-width": 1.5, "stroke-dasharray": "6 4" });
+      points[level][seed].forEach((x, k) => panel.dot(times[k], x, { r: 2.5, "fill-opacity": 0.45 }));
+      const shown = frames.filter((t) => t <= share * last);
+      const curve = shown.map((t, k) => [t, paths[name][level][seed][k]]);
+      panel.line(curve, { stroke: COLOURS[name], "stroke-width": 3 });
     }
-    legend();
-    note.textContent = Object.keys(paths).map(words).join(" · ");
   }
 
-  function legend() {
-    ["sin t", ...Object.keys(paths)].forEach((name, i) => {
-      const [x, y] = [70 + 110 * i, 18];
-      const dash = { "stroke-dasharray": COLOURS[name] ? DASHES[name] : "6 4" };
-      const look = { stroke: COLOURS[name] ?? "currentColor", "stroke-width": COLOURS[name] ? 3 : 1 };
-      node("path", { d: `M${x} ${y - 4}h24`, ...look, ...dash }, panel.layer);
-      node("text", { x: x + 30, y, text: name }, panel.layer);
-    });
+  function label(panel, t, anchor, text) {
+    node("text", { x: panel.X(t), y: panel.Y(SPAN[1]) + 12, "text-anchor": anchor, text }, panel.layer);
   }
 
-  function words(name) {
-    const [fitted, beyond] = [train, test].map((of) => of[name][level][seed]);
-    return `${name}: training MSE ${fitted.toPrecision(2)}, test MSE ${beyond.toPrecision(2)}`;
+  function update() {
+    draw();
+    const [fitted, beyond] = [train, test].map((of) => (name) => of[name][level][seed].toPrecision(2));
+    const words = panels.map(([name]) => `${name}: training error ${fitted(name)}, test ${beyond(name)}.`);
+    note.textContent = `${words.join(" ")} Noise floor: ${floor[level][seed].toPrecision(2)}.`;
   }
 
   slider(controls, {
     label: "noise", min: 0, max: levels.length - 1, value: level,
-    show: (j) => `σ = ${levels[j]}`, input: (j) => { level = j; draw(); },
+    show: (j) => `σ = ${levels[j]}`, input: (j) => { level = j; update(); },
   });
   slider(controls, {
     label: "seed", min: 0, max: points[0].length - 1, value: seed,
-    show: (k) => `${k + 1} of ${points[0].length}`, input: (k) => { seed = k; draw(); },
+    show: (k) => `${k + 1} of ${points[0].length}`, input: (k) => { seed = k; update(); },
   });
-  draw();
+  player(controls, draw, 6);
+  update();
 }
 export default { render };

@@ -1,5 +1,5 @@
-// Three learnt flows side by side: drag the start, or move it with the arrow keys.
-// data.flows[D][model] = {f, g?, augment}; data.start[D] = a point of the training set.
+// Three learnt flows side by side: drag a start, or move it with the arrow keys; let time run.
+// data.flows[D][model] = {f, g?, augment}; data.starts[D] = starting points, two in D = 1.
 const STEPS = 60;
 
 function solver(name, { f, g, augment }) {
@@ -13,59 +13,64 @@ function solver(name, { f, g, augment }) {
 }
 
 function render({ model, el }) {
-  const { flows, start } = model.get("data");
+  const { flows, starts } = model.get("data");
   const { box, controls } = frame(el, model);
   const drawing = node("div", {}, box);
   const note = node("p", { class: "note", "aria-live": "polite" }, box);
-  let D, x, panels;
+  let D, points, panels, time = 1;
 
   function build(dimension) {
-    [D, x] = [+dimension, [...start[dimension]]];
+    [D, points] = [+dimension, starts[dimension].map((x) => [...x])];
     drawing.replaceChildren();
-    const svg = picture(drawing, 760, 290);
-    const line = D === 1;
+    const line = D === 1, svgs = pictures(drawing, 3, 250, 275);
     panels = ["NODE", "ANODE", "SONODE"].map((name, i) => {
-      const panel = axes(svg, {
-        left: 50 + i * 245, top: 30, width: 200, height: 200,
+      const panel = axes(svgs[i], {
+        left: 48, top: 26, width: 195, height: 205,
         x: line ? [-0.08, 1.08] : [-1.5, 1.5], y: [-1.5, 1.5], title: name,
-        xlabel: line ? "time t" : "first coordinate",
-        ylabel: i ? "" : line ? "x" : "second coordinate",
+        xlabel: line ? "time t" : "first coordinate", ylabel: line ? "x" : "second coordinate",
       });
-      const mark = node("circle", { r: 8, fill: COLOURS[name], stroke: "currentColor" }, panel.group);
-      handle(panel, mark, `start of ${name}, arrow keys move it`, place, (dx, dy) => place(line ? 0 : x[0] + dx, (line ? x[0] : x[1]) + (line ? dy + dx : dy)));
-      return { name, panel, mark, solve: solver(name, flows[D][name]) };
+      const marks = points.map((x, k) => {
+        const mark = node("circle", { r: 8, fill: COLOURS[name], stroke: "currentColor" }, panel.group);
+        const place = (a, b) => {
+          const inside = (v) => Math.min(1, Math.max(-1, v));
+          if (line) x[0] = inside(b);
+          else [x[0], x[1]] = [inside(a), inside(b)];
+          draw();
+        };
+        const nudge = (dx, dy) => (line ? place(0, x[0] + dx + dy) : place(x[0] + dx, x[1] + dy));
+        handle(panel, mark, `start ${k + 1} of ${name}, arrow keys move it`, place, nudge);
+        return mark;
+      });
+      return { name, panel, marks, solve: solver(name, flows[D][name]) };
     });
-    draw();
-  }
-
-  function place(a, b) {
-    const inside = (v) => Math.min(1, Math.max(-1, v));
-    if (D === 1) x[0] = inside(b);
-    else [x[0], x[1]] = [inside(a), inside(b)];
     draw();
   }
 
   function draw() {
-    const errors = panels.map(({ name, panel, mark, solve }) => {
-      const path = solve(x);
-      const end = path[STEPS].slice(0, D);
+    const misses = panels.map(({ name, panel, marks, solve }) => {
       panel.clear();
-      const points = path.map((z, n) => (D === 1 ? [n / STEPS, z[0]] : [z[0], z[1]]));
-      const [target, from] = D === 1 ? [[1, -x[0]], [0, x[0]]] : [[-x[0], -x[1]], [x[0], x[1]]];
-      panel.line([from, target], { "stroke-width": 1, "stroke-dasharray": "4 4", "stroke-opacity": 0.6 });
-      panel.dot(...target, { r: 9, fill: "none", stroke: "currentColor", "stroke-width": 2 });
-      panel.line(points, { stroke: COLOURS[name], "stroke-width": 3 });
-      panel.dot(...points[STEPS], { r: 5, fill: COLOURS[name] });
-      mark.setAttribute("cx", panel.X(from[0]));
-      mark.setAttribute("cy", panel.Y(from[1]));
-      const miss = Math.hypot(...end.map((v, i) => v + x[i])) / Math.hypot(...x);
-      return `${name} misses by ${(100 * miss).toFixed(miss < 0.1 ? 1 : 0)} %`;
+      const miss = points.map((x, k) => {
+        const path = solve(x), now = Math.round(time * STEPS);
+        const curve = path.map((z, n) => (D === 1 ? [n / STEPS, z[0]] : [z[0], z[1]]));
+        const [from, target] = D === 1 ? [[0, x[0]], [1, -x[0]]] : [x, [-x[0], -x[1]]];
+        panel.line([from, target], { "stroke-width": 1.5, "stroke-dasharray": "5 4" });
+        panel.dot(...target, { r: 9, fill: "none", stroke: "currentColor", "stroke-width": 2 });
+        panel.line(curve.slice(0, now + 1), { stroke: COLOURS[name], "stroke-width": 3 });
+        panel.dot(...curve[now], { r: 5, fill: COLOURS[name] });
+        marks[k].setAttribute("cx", panel.X(from[0]));
+        marks[k].setAttribute("cy", panel.Y(from[1]));
+        return Math.hypot(...x.map((v, i) => v + path[STEPS][i]));
+      });
+      return `${name} ${Math.max(...miss).toFixed(2)}`;
     });
-    note.textContent = errors.join(" · ");
+    note.textContent = `Distance from the goal at t = 1${points.length > 1 ? ", the larger of the two" : ""}: ${misses.join(" · ")}`;
   }
 
+  const until = (share) => { clock.value = share; clock.dispatchEvent(new Event("input")); };
   choice(controls, { label: "dimension D", options: Object.keys(flows), value: Object.keys(flows)[0], change: build });
-  const again = node("button", { type: "button", text: "back to the first start" }, controls);
+  player(controls, until);
+  const clock = slider(controls, { label: "time t", min: 0, max: 1, step: 0.01, value: 1, show: (t) => t.toFixed(2), input: (t) => { time = t; draw(); } });
+  const again = node("button", { type: "button", text: "reset the starts" }, controls);
   again.addEventListener("click", () => build(D));
   build(Object.keys(flows)[0]);
 }

@@ -1,7 +1,7 @@
-// Two starts in phase space, dragged by mouse or arrow keys, and both their trajectories.
+// Two starts in phase space, dragged by mouse or arrow keys, and both their trajectories in time.
 // data.weights: a learnt acceleration f(x, v); data.starts: two points [x, v].
 const STEPS = 400;
-const LOOKS = [["#0072B2", ""], ["#D55E00", "6 3"]];
+const LOOKS = [["#8c6d31", ""], ["#3b7d83", "7 3"]]; // not the colour of any model
 
 function systems(weights) {
   const learnt = mlp(weights, "elu");
@@ -21,15 +21,15 @@ function render({ model, el }) {
   const drawing = node("div", {}, box);
   const note = node("p", { class: "note", "aria-live": "polite" }, box);
   const inside = (v) => Math.min(2.5, Math.max(-2.5, v));
-  let system, real, phase, marks;
+  let system, real, phase, marks, share = 1;
 
   function build(name) {
     system = all[name];
     drawing.replaceChildren();
-    const svg = picture(drawing, 760, 300);
-    const size = { top: 30, width: 300, height: 220, y: [-4, 4] };
-    real = axes(svg, { ...size, left: 50, x: [0, system.end], title: "real space", xlabel: "time t", ylabel: "x" });
-    phase = axes(svg, { ...size, left: 430, x: [-4, 4], title: "phase space", xlabel: "x", ylabel: "velocity v" });
+    const [left, right] = pictures(drawing, 2, 375, 300);
+    const size = { left: 50, top: 26, width: 315, height: 225, y: [-3.2, 3.2] };
+    real = axes(left, { ...size, x: [0, system.end], title: "real space", xlabel: "time t", ylabel: "x" });
+    phase = axes(right, { ...size, x: [-3.2, 3.2], title: "phase space", xlabel: "x", ylabel: "velocity v" });
     marks = z.map((_, k) => {
       const mark = node("circle", { r: 8, fill: LOOKS[k][0], stroke: "currentColor" }, phase.group);
       const place = (x, v) => { z[k] = [inside(x), inside(v)]; draw(); };
@@ -42,24 +42,31 @@ function render({ model, el }) {
   function draw() {
     const field = (t, [x, v]) => [v, system.f(x, v, t)];
     const paths = z.map((start) => flow(field, start, 0, system.end, STEPS));
-    const time = (n) => (n * system.end) / STEPS;
+    const time = (n) => (n * system.end) / STEPS, now = Math.round(share * STEPS);
     [real, phase].forEach((panel) => panel.clear());
     paths.forEach((path, k) => {
-      const [stroke, dash] = LOOKS[k];
-      real.line(path.map(([x], n) => [time(n), x]), { stroke, "stroke-dasharray": dash });
-      phase.line(path, { stroke, "stroke-dasharray": dash });
+      const [stroke, dash] = LOOKS[k], look = { stroke, "stroke-width": 3, "stroke-dasharray": dash };
+      real.line(path.slice(0, now + 1).map(([x], n) => [time(n), x]), look);
+      phase.line(path.slice(0, now + 1), look);
+      real.dot(time(now), path[now][0], { r: 5, fill: stroke });
+      phase.dot(...path[now], { r: 5, fill: stroke });
       marks[k].setAttribute("cx", phase.X(z[k][0]));
       marks[k].setAttribute("cy", phase.Y(z[k][1]));
     });
     const gap = paths[0].map(([x], n) => x - paths[1][n][0]);
     const meet = gap.flatMap((d, n) => (n && d * gap[n - 1] < 0 ? [n] : []));
-    for (const n of meet) real.dot(time(n), paths[0][n][0], { r: 6, fill: "none", stroke: "currentColor", "stroke-width": 2 });
+    for (const n of meet.filter((n) => n <= now)) {
+      const ring = { r: 8, fill: "none", stroke: "currentColor", "stroke-width": 2 };
+      real.dot(time(n), paths[0][n][0], ring);
+      for (const path of paths) phase.dot(...path[n], { ...ring, r: 6 });
+    }
     const apart = Math.min(...paths[0].map(([x, v], n) => Math.hypot(x - paths[1][n][0], v - paths[1][n][1])));
     const when = meet.length ? `they cross at t = ${meet.map((n) => time(n).toFixed(2)).join(", ")}` : "they do not cross";
     note.textContent = `Real space: ${when}. Phase space: at equal times never closer than ${apart.toFixed(3)}.`;
   }
 
   choice(controls, { label: "system", options: Object.keys(all), value: Object.keys(all)[0], change: build });
+  player(controls, (s) => { share = s; draw(); });
   build(Object.keys(all)[0]);
 }
 export default { render };

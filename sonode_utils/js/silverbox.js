@@ -1,7 +1,7 @@
 // Tune the Silverbox by hand: the page integrates x'' = -w^2 x - c v + q x^3 / 100 + d u + b
 // under the measured input and compares with the measured output.
 // data: u, x, train (samples), window, fits: [[name, {omega, damping, cube, gain, bias, v0}]].
-const WIDE = 240, SUBSTEPS = 2;
+const WIDE = 100, SUBSTEPS = 2;
 
 function respond({ omega, damping, cube, gain, bias, v0 }, u, x0) {
   const h = 1 / SUBSTEPS, force = (x, v, u) => -omega * omega * x - damping * v + 0.01 * cube * x * x * x + gain * u + bias;
@@ -33,21 +33,17 @@ const meanSquare = (e) => e.reduce((sum, v) => sum + v * v, 0) / e.length;
 function render({ model, el }) {
   const { u, x, train, window, fits } = model.get("data");
   const { box, controls } = frame(el, model);
-  const svg = picture(box, 760, 500);
+  const [near, far] = pictures(box, 2, 380, 290), panel = { left: 52, top: 30, width: 308, height: 206 };
   const top = Math.ceil(Math.max(...x.map(Math.abs)));
-  let at = 0, close = null, now = { ...fits[0][1] };
-  const errors = axes(svg, {
-    left: 60, top: 290, width: 680, height: 160, x: [0, x.length], y: [0, 1.4],
-    title: `running error over ${window} samples`, xlabel: "sample at the start of the window", ylabel: "RMSE",
+  let at = Math.round(0.784 * x.length), close = null, now = { ...fits[0][1] };
+  const errors = axes(far, {
+    ...panel, x: [0, x.length], y: [0, 1.4], title: `running error over ${window} samples`, xlabel: "sample", ylabel: "RMSE",
   });
   const note = node("p", { class: "note", "aria-live": "polite" }, box);
 
   function zoom() {
     if (close) close.group.remove();
-    close = axes(svg, {
-      left: 60, top: 30, width: 680, height: 190, x: [at, at + WIDE], y: [-top, top], xlabel: "sample", ylabel: "x",
-      title: "measured (dashed) and model",
-    });
+    close = axes(near, { ...panel, x: [at, at + WIDE], y: [-top, top], title: "measured (dashed) and model", xlabel: "sample", ylabel: "x" });
   }
 
   function draw() {
@@ -61,7 +57,8 @@ function render({ model, el }) {
     errors.line([[train, 0], [train, 1.4]], { "stroke-width": 1, "stroke-dasharray": "2 4" });
     errors.line(every(running(x, window)), { "stroke-width": 1.5, "stroke-dasharray": "2 3" });
     errors.line(every(running(error, window)), { stroke: COLOURS.SONODE });
-    node("text", { x: 240, y: 306, text: "dotted: predicting zero" }, errors.layer);
+    node("text", { x: 124, y: 46, text: "dotted: predicting zero" }, errors.layer);
+    node("text", { x: errors.X(train) + 4, y: 226, text: "test →" }, errors.layer);
     const [inside, beyond] = [[0, train], [train]].map((part) => [error, x].map((of) => meanSquare(of.slice(...part)).toPrecision(2)));
     note.textContent = `Training MSE ${inside[0]} (predicting zero ${inside[1]}), test MSE ${beyond[0]} (predicting zero ${beyond[1]}).`;
   }

@@ -14,17 +14,17 @@ function render({ model, el }) {
   const data = model.get("data");
   const { frequency, third, damping } = data;
   const { box, controls } = frame(el, model);
-  const svg = picture(box, 760, 330);
+  const [first, second] = pictures(box, 2, 380, 320);
   const note = node("p", { class: "note", "aria-live": "polite" }, box);
   const half = (grid) => (LOG(grid[1]) - LOG(grid[0])) / 2;
   const [dx, dy] = [half(frequency), half(third)];
   const span = (grid, d) => [LOG(grid[0]) - d, LOG(grid[grid.length - 1]) + d];
-  const map = axes(svg, {
+  const map = axes(first, {
     left: 60, top: 30, width: 300, height: 240, x: span(frequency, dx), y: span(third, dy),
     title: "training loss of the best fit", xlabel: "log₁₀ frequency of the pair (Hz)", ylabel: "log₁₀ third pole (1/s)",
   });
-  const bode = axes(svg, {
-    left: 440, top: 30, width: 300, height: 240, x: [2, 15], y: [0, 6],
+  const bode = axes(second, {
+    left: 60, top: 30, width: 300, height: 240, x: [2, 15], y: [0, 6],
     title: "gain from input to output", xlabel: "frequency (Hz)", ylabel: "gain",
   });
   let [k, j, i] = [...data.start];
@@ -49,20 +49,19 @@ function render({ model, el }) {
     (x, y) => { i = nearest(frequency, x); j = nearest(third, y); draw(); },
     (x, y) => { i = clip(i + Math.sign(x), frequency); j = clip(j + Math.sign(y), third); draw(); });
 
-  const cut = ([f, g]) => [f, Math.min(g, 6)];  // the highest peaks leave the panel
   function draw() {
     const [f0, p, zeta] = [frequency[i], third[j], damping[k]];
     mark.setAttribute("cx", map.X(LOG(f0)));
     mark.setAttribute("cy", map.Y(LOG(p)));
     mark.setAttribute("aria-label", `poles of the equation: pair at ${f0.toPrecision(2)} Hz, third pole ${p.toPrecision(2)} per second; arrow keys move them`);
     bode.clear();
-    bode.line(data.measured.map(cut), { "stroke-width": 1, "stroke-opacity": 0.6 });
-    bode.line([[2, data.gain], [15, data.gain]], { "stroke-dasharray": "4 4", "stroke-width": 1.5 });
+    bode.line(data.measured, { "stroke-width": 1.2, "stroke-dasharray": "4 2" });
+    bode.line([[2, data.gain], [15, data.gain]], { "stroke-dasharray": "1 4", "stroke-width": 1.5 });
     const grid = Array.from({ length: 131 }, (_, n) => 2 + n / 10);
-    bode.line(grid.map((f) => cut([f, gain(f, f0, zeta, p, data.weight[k][j][i])])), { stroke: "#D55E00" });
+    bode.line(grid.map((f) => [f, gain(f, f0, zeta, p, data.weight[k][j][i])]), { stroke: "#D55E00" });
     note.textContent = `Pair at ${f0.toPrecision(2)} Hz, damping ratio ${zeta}, third pole at −${p.toPrecision(2)} per second: ` +
       `training MSE ${data.train[k][j][i].toPrecision(3)}, free run ${data.test[k][j][i].toPrecision(3)} ` +
-      `(predicting zero ${data.zero.toPrecision(3)}). Thin line: measured gain; dashed: one constant.`;
+      `(predicting zero ${data.zero.toPrecision(3)}). Dashed: the measured gain. Dotted: one constant, k u.`;
   }
 
   slider(controls, {

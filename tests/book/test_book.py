@@ -1,20 +1,26 @@
 """The book builds with warnings as errors, and says what the records say."""
 
 import re
+import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from docutils import nodes
 
-from sonode_utils.evidence import above, below, scorecard
+from sonode_utils.evidence import exact, order, scorecard, share
 from sonode_utils.evidence.report import Run, write_json
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "book/_ext")]
+import forest  # noqa: E402
+import glossary_links  # noqa: E402
 import records  # noqa: E402
 import update_readme  # noqa: E402
 
-RESULTS = ROOT / "book/results"
+RESULTS, AXES = ROOT / "book/results", forest.Axes(forest.WIDE)
 
 
 def test_the_book_builds_without_a_warning(pages):
@@ -27,13 +33,17 @@ def test_the_scorecard_page_counts_what_the_records_hold(pages):
     rows = scorecard.scorecard(RESULTS)
     for verdict, n in scorecard.counts(rows):
         assert f">{verdict}</span> {n}" in text
-    assert all(f"<b>{row['id']}</b>" in text for row in rows)
+    assert all(f'id="claim-{row["id"]}"' in text for row in rows)
 
 
-def test_links_from_the_scorecard_lead_to_a_heading(pages):
+def test_links_from_the_scorecard_lead_to_the_claim_and_its_figure(pages):
     text = (pages / "book/scorecard.html").read_text()
-    for page, anchor in set(re.findall(r'href="\.\./notebooks/(\w+\.html)#(\w+)"', text)):
-        assert f'id="{anchor}"' in (pages / "notebooks" / page).read_text()
+    links = set(re.findall(r'href="(\.\./notebooks/\w+\.html|\w+\.html)#([\w-]+)"', text))
+    assert len(links) > 60
+    for page, anchor in links:
+        assert f'id="{anchor}"' in (pages / "book" / page).read_text(), (page, anchor)
+    for name in set(re.findall(r'src="\.\./_static/thumbs/([\w-]+\.png)"', text)):
+        assert (pages / "_static/thumbs" / name).stat().st_size > 500, name
 
 
 def test_no_glued_number_is_missing_from_the_pages(pages):
@@ -51,35 +61,67 @@ def test_the_readme_shows_the_verdicts_and_the_picture_of_the_records():
 
 @pytest.fixture
 def judged(tmp_path):
-    """A folder with one record: one claim reproduced, one partly."""
-    run = Run("test", "paper", range(10), str(tmp_path))
-    run.judge("P1", above([1.0] * 10, 0.5), ours="about 1", solver_check=0.02)
-    parts = {"a": below([1.0] * 10, 0.5), "b": above([1.0] * 10, 0.5)}
-    run.judge("P2", parts, ours="", paper="none reaches it")
-    run.close()
+    """Records of a notebook and of its confirming run: P1 supported, P2 mixed, Q4 holds."""
+    for profile, folder, n in (("paper", tmp_path, 10), ("confirm", tmp_path / "confirm", 50)):
+        run = Run("test", profile, range(n), str(folder))
+        ones, spread = [1.0] * n, np.linspace(1, 2, n)
+        run.judge("P1", share(ones, ">", 0.5), ours="about 1", solver_check=0.02)
+        parts = {"a": share(ones, "<", 0.5), "b": order(spread, 3 * spread, "A / B")}
+        run.judge("P2", parts, ours="", paper="none reaches it")
+        run.judge("Q4", exact(0, 1e-8), ours="zero")
+        run.close()
     return tmp_path
 
 
-def test_the_readme_table_says_the_verdict_and_the_parts(judged):
-    lines = update_readme.verdict_table(scorecard.scorecard(judged)).splitlines()
-    assert [line.split(":")[0] for line in lines[2:]] == ["| P1", "| P2"]
-    assert lines[2].endswith("| **reproduced** |")
-    assert lines[3].endswith("| **partly**, 1 of 2 |")
+def test_the_readme_table_says_the_word_and_the_effect(judged):
+    text = update_readme.verdict_table(scorecard.scorecard(judged))
+    assert "supported 1" in text.splitlines()[0]
+    lines = {line[2:].split(":")[0]: line for line in text.splitlines()[4:]}
+    assert lines["P1"].endswith("| **supported** | 50 of 50 seeds (93% to 100%) |")
+    assert lines["P2"].endswith("| **mixed** | 2 parts: 1 for, 1 against |")
+    assert lines["P3"].endswith("| **not confirmed yet** |  |")
 
 
-def test_the_scorecard_has_a_switch_for_every_verdict(judged):
+def test_the_scorecard_has_a_switch_for_every_word(judged):
     html = records.render("scorecard", judged)
     rows = scorecard.scorecard(judged)
     switches = re.findall(r'data-show="([^"]+)".*?(\d+)</button>', html)
     assert dict(switches) == {
-        "all": str(len(rows)), "not judged yet": str(len(rows) - 2), "reproduced": "1",
-        "partly": "1",
+        "all": str(len(rows)), "not confirmed yet": str(len(rows) - 5), "supported": "1",
+        "mixed": "1", "holds": "1", "shown": "2",
     }  # fmt: skip
-    assert 'id="claim-P2" data-verdict="partly"' in html
-    assert "none reaches it" in html and "over 1 %, so quoted at 1e-8" in html
-    assert 'href="../notebooks/test.html#verdict"' in html and html.count("<tr id=") == len(
-        rows
-    )
+    assert 'id="claim-P2" data-verdict="mixed"' in html
+    assert "none reaches it" in html and "over 1 %: quoted at 1e-8" in html
+    assert 'href="../notebooks/test.html#claim-P1"' in html
+    assert html.count("<article") == len(rows)
+
+
+def test_the_parts_of_a_claim_are_a_bar_with_a_word_and_a_glyph_each(judged):
+    html = records.render("scorecard", judged)
+    (bar,) = re.findall(r'aria-label="2 parts: 1 for, 1 against">(.*?)</span></span>', html)
+    assert "✓&thinsp;1 for" in bar and "✗&thinsp;1 against" in bar
+    assert html.count('class="part part-for"') == 3  # of P1, P2 and Q4
+
+
+def test_the_forest_plot_draws_effects_where_they_are(judged):
+    plot = forest.forest(scorecard.scorecard(judged))
+    by_id = {line["row"]["id"]: line["marks"] for line in plot["lines"]}
+    assert set(by_id) == {"P1", "P2"} and [row["id"] for row in plot["exact"]] == ["Q4"]
+    (whole,), (none, third) = by_id["P1"], by_id["P2"]
+    assert whole["x"] == AXES.share(1) and none["x"] == AXES.share(0)
+    third_place = AXES.left + AXES.ratios * (2 - np.log10(3)) / 4
+    assert third["x"] == third["low"] == third["high"] == pytest.approx(third_place, abs=0.1)
+    assert len(forest.forest(scorecard.scorecard(judged), ["P2"])["lines"]) == 1
+    html = records.render("forest", judged)
+    assert html.count("<circle") == 6  # three, once for a wide page and once for a phone
+    assert html.count('scorecard.html#claim-P2"') == 2
+
+
+def test_what_lies_beyond_the_axis_stands_at_its_end():
+    assert AXES.ratio(-np.inf) == AXES.ratio(-2) == AXES.left
+    assert AXES.ratio(np.inf) == AXES.left + AXES.ratios
+    mark = forest.mark(AXES.ratio, 0.0, -np.inf, np.inf, "open", "", by=2)
+    assert mark["bar"] == AXES.ratio(-np.log10(2)) < mark["x"]
 
 
 def test_the_status_page_lists_every_notebook_and_the_sum_of_their_times(judged):
@@ -87,6 +129,7 @@ def test_the_status_page_lists_every_notebook_and_the_sum_of_their_times(judged)
     for name in ("test", "two"):
         changed = {**record, "notebook": name, "cpu_seconds": 40}
         write_json(judged / f"{name}.json", changed | {"claims": []})
+    shutil.rmtree(judged / "confirm")
     html = records.render("status", judged)
     assert "<td>test</td>" in html and "<td>two</td>" in html and "1 min 20 s" in html
     assert html.count("<td>a</td>") == 2 and html.count("a: ") == html.count("torch ") == 1
@@ -104,9 +147,11 @@ def test_the_comparison_shows_which_faults_it_sees_and_where_it_is_quiet(judged)
     assert len(scorecard.load_results(judged)) == 1  # it is no record of a notebook
 
 
-def test_the_intro_counts_every_verdict(judged):
+def test_the_intro_counts_every_word(judged):
     text = re.sub("<[^>]+>", "", records.render("counts", judged))
-    assert re.findall(r"(\w+) (\d+)", text)[1:] == [("reproduced", "1"), ("partly", "1")]
+    assert {("supported", "1"), ("mixed", "1"), ("holds", "1")} <= set(
+        re.findall(r"(\w+) (\d+)", text)
+    )
 
 
 @pytest.mark.parametrize("name", records.VIEWS)
@@ -114,7 +159,42 @@ def test_markup_in_a_record_never_reaches_a_page(name, judged):
     (record,) = scorecard.load_results(judged)
     bad = "<script>alert(1)</script>"
     for claim in record["claims"]:
-        claim |= {"ours": bad, "paper": bad, "anchor": bad, "verdict": bad, "parts": bad}
+        claim |= {"ours": bad, "paper": bad, "anchor": bad, "scale": bad, "quoted": bad}
+        claim["parts"] = {bad: next(iter(claim["parts"].values()))}
+        claim["beside"] = {bad: claim["parts"]}
     record |= {"notebook": bad, "machine": bad, "date": bad, "data": bad}
-    write_json(judged / "test.json", record)
+    for folder in (judged, judged / "confirm"):
+        write_json(folder / "test.json", record)
     assert "<script" not in records.render(name, judged)
+
+
+@pytest.mark.parametrize(
+    "name, own",
+    [("02_parity", "2"), ("08b_silverbox_benchmark", "8b"), ("E1_van_der_pol", "E1")],
+)
+def test_a_chapter_its_figures_and_its_equations_carry_the_papers_number(name, own, pages):
+    text = (pages / f"notebooks/{name}.html").read_text()
+    assert f'<span class="section-number">{own}. </span>' in text
+    assert f'<span class="caption-number">Fig. {own}.1 </span>' in text
+    assert f">({own}.1)<" in text
+
+
+def test_the_first_use_of_a_word_leads_to_the_glossary(pages):
+    text, known = (pages / "book/glossary.html").read_text(), glossary_links.words(ROOT)
+    for page in (pages / "notebooks").glob("*.html"):
+        links = re.findall(r'class="term [^>]*glossary\.html#([\w-]+)"', page.read_text())
+        assert len(links) == len(set(links)) > 0, page.name
+        assert all(f'id="{anchor}"' in text for anchor in links)
+    assert len(known) > 15
+
+
+def test_a_word_inside_code_or_a_link_or_the_box_is_left_alone():
+    seed = nodes.Text("two seeds and a seed")
+    kept = [nodes.literal("", "seed"), nodes.reference("", "seed", refuri="x")]
+    page = nodes.section("", nodes.paragraph("", "", *kept, seed))
+    page += nodes.block_quote("", nodes.paragraph("", "a seed"))
+    app = SimpleNamespace(env=SimpleNamespace(docname="notebooks/x"), srcdir=ROOT)
+    glossary_links.link_first_uses(app, page)
+    links = [node for node in page.findall(nodes.reference) if "term" in node["classes"]]
+    assert [link.astext() for link in links] == ["seeds"]
+    assert page[0].astext() == "seedseedtwo seeds and a seed"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "sonode_utils"
-ROOMS = {"evidence": 550, "solvers": 1290, "data": 400, "chapters": 1140}
-CORE = 790
+ROOMS = {"evidence": 1030, "solvers": 1290, "data": 400, "chapters": 1140}
+CORE = 805
 
 
 def lines(folder):
@@ -24,8 +24,8 @@ def test_a_room_keeps_to_its_lines(room):
 
 def test_the_core_and_the_whole_keep_to_their_lines():
     core, rooms = sum(lines(PACKAGE).values()), {r: lines(PACKAGE / r) for r in ROOMS}
-    assert core <= CORE and core + sum(rooms["evidence"].values()) <= 1340
-    assert core + sum(sum(room.values()) for room in rooms.values()) <= 4170
+    assert core <= CORE and core + sum(rooms["evidence"].values()) <= 1830
+    assert core + sum(sum(room.values()) for room in rooms.values()) <= 4655
 
 
 @pytest.mark.parametrize("room", ["", *ROOMS])

@@ -1,5 +1,7 @@
 """make reproduce: in place, whole or not at all, here or on a cluster."""
 
+import base64
+import io
 import json
 import os
 import signal
@@ -9,14 +11,17 @@ import time
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
+from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+import confirm
 import execute
 import run_notebook
-import verify_seeds
 
+CONFIRMED = Path(__file__).parents[2] / "book/results/confirm"
 SAVE = """
 import json, os, pathlib
 record = {{"profile": "{profile}", "cpu_seconds": 1, "seeds": seeds}}
@@ -30,6 +35,10 @@ def book(tmp_path, monkeypatch):
     monkeypatch.setattr(execute, "ROOT", tmp_path)
     (tmp_path / "notebooks").mkdir()
     return tmp_path
+
+
+def run(name, seeds):
+    return execute.execute(execute.task(name, seeds), execute.put)
 
 
 def store(book, *sources, name="x"):
@@ -52,7 +61,7 @@ def files(book):
 
 def test_a_notebook_is_executed_in_place(book):
     store(book, "seeds = 10", "print(seeds + 1)")
-    assert execute.execute("x", seeds=None) == 0
+    assert run("x", None) == 0
     assert outputs(book) == [[], ["11\n"]]
 
 
@@ -77,20 +86,20 @@ while not pathlib.Path({other!r}).exists():
 
 def test_other_seeds_change_the_run_and_not_the_source(book):
     store(book, "seeds = 10", "print(seeds + 1)")
-    execute.execute("x", seeds=20)
+    run("x", 20)
     assert outputs(book) == [[], ["21\n"]]
     assert cells(book)[0].source == "seeds = 10"
 
 
 def test_its_record_is_put_in_place_with_it(book):
     store(book, "seeds = 10", SAVE.format(profile="paper", name="x"))
-    execute.execute("x", seeds=None)
+    run("x", None)
     assert json.loads((book / "book/results/x.json").read_text())["seeds"] == 10
 
 
 def test_a_record_of_other_settings_is_not(book, capsys):
     store(book, "seeds = 10", SAVE.format(profile="custom", name="x"))
-    execute.execute("x", seeds=2)
+    run("x", 2)
     assert files(book) == ["x.ipynb"]
     assert "not the paper's settings" in capsys.readouterr().out
 
@@ -98,7 +107,7 @@ def test_a_record_of_other_settings_is_not(book, capsys):
 def test_a_failing_notebook_is_left_as_it_was(book, capsys):
     store(book, "seeds = 10", SAVE.format(profile="paper", name="x"), "1 / 0")
     before = (book / "notebooks/x.ipynb").read_bytes()
-    assert execute.execute("x", seeds=None) == 1
+    assert run("x", None) == 1
     assert "ZeroDivisionError" in capsys.readouterr().err
     assert (book / "notebooks/x.ipynb").read_bytes() == before
     assert files(book) == ["x.ipynb"]
@@ -106,28 +115,28 @@ def test_a_failing_notebook_is_left_as_it_was(book, capsys):
 
 def test_a_kernel_that_dies_fails_its_notebook_alone(book, capsys):
     store(book, "seeds = 10", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    assert execute.execute("x", seeds=None) == 1
+    assert run("x", None) == 1
     assert "x: Kernel died" in capsys.readouterr().err
 
 
 def test_a_kernel_that_dies_before_its_first_cell_is_started_again(book, monkeypatch):
     store(book, "seeds = 10", "print(seeds)")
-    run, died = run_notebook.NotebookClient.execute, []
+    right, died = run_notebook.NotebookClient.execute, []
 
     def execute_at_the_second_try(client, **options):
         if not died:
             died.append(1)
             raise RuntimeError("Kernel died before replying to kernel_info")
-        return run(client, **options)
+        return right(client, **options)
 
     monkeypatch.setattr(run_notebook.NotebookClient, "execute", execute_at_the_second_try)
-    assert execute.execute("x", seeds=None) == 0
+    assert run("x", None) == 0
     assert outputs(book) == [[], ["10\n"]] and died
 
 
 def test_a_full_disk_leaves_notebook_and_record_as_they_were(book, monkeypatch, capsys):
     store(book, "seeds = 10", SAVE.format(profile="paper", name="x"))
-    execute.execute("x", seeds=None)
+    run("x", None)
     before = {p: p.read_bytes() for p in book.rglob("*") if p.is_file()}
     write = Path.write_text
 
@@ -138,7 +147,7 @@ def test_a_full_disk_leaves_notebook_and_record_as_they_were(book, monkeypatch, 
         return write(path, text, *rest)
 
     monkeypatch.setattr(Path, "write_text", full)
-    assert execute.execute("x", seeds=None) == 1
+    assert run("x", None) == 1
     assert "No space left on device; make room and run it again" in capsys.readouterr().err
     assert {p: p.read_bytes() for p in book.rglob("*") if p.is_file()} == before
 
@@ -146,9 +155,9 @@ def test_a_full_disk_leaves_notebook_and_record_as_they_were(book, monkeypatch, 
 def test_the_same_notebook_twice_at_once_is_refused(book, capsys):
     store(book, "seeds = 10")
     with execute.one_at_a_time("x"):
-        assert execute.execute("x", seeds=None) == 1
+        assert run("x", None) == 1
     assert "x is being executed by another process" in capsys.readouterr().err
-    assert execute.execute("x", seeds=None) == 0
+    assert run("x", None) == 0
 
 
 KILLED = """
@@ -161,7 +170,7 @@ replace, calls = os.replace, []
 def killed(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
 os.replace = killed
-execute.execute("x", None)
+execute.main(["x"])
 """
 
 
@@ -172,7 +181,7 @@ def test_a_kill_while_writing_leaves_the_old_files_and_the_next_run_is_clean(boo
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert (book / "notebooks/x.ipynb").read_bytes() == before
-    assert execute.execute("x", seeds=None) == 0
+    assert run("x", None) == 0
     assert outputs(book) == [[], ["1\n"]] and files(book) == ["x.ipynb"]
 
 
@@ -181,14 +190,33 @@ def test_a_notebook_reads_the_stored_rows_of_the_book_wherever_it_runs(book):
     (book / "book/results/mnist/a.json").write_text("[1]")
     find = "from sonode_utils.evidence import records_folder"
     store(book, find, "print((records_folder() / 'mnist/a.json').read_text())")
-    execute.execute("x", seeds=None)
+    run("x", None)
     assert outputs(book)[1] == ["[1]\n"]
+
+
+def test_a_picture_is_stored_small_and_looks_the_same(book):
+    draw = "import matplotlib.pyplot as plt\nimport numpy as np\n"
+    draw += (
+        "plt.figure(figsize=(8, 4), dpi=200)\nplt.plot(np.sin(np.arange(300) / 20))\nplt.show()"
+    )
+    store(book, "seeds = 10", draw)
+    notebook = cells(book)
+    client = run_notebook.NotebookClient(nbformat.v4.new_notebook(cells=notebook))
+    client.execute()
+    assert run("x", None) == 0
+    first, small = (c[1].outputs[0].data["image/png"] for c in (notebook, cells(book)))
+    assert len(small) < 0.5 * len(first)
+    before, after = (
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(png))).convert("RGBA"), float)
+        for png in (first, small)
+    )
+    assert before.shape == after.shape and np.abs(before - after).mean() < 1
 
 
 def test_a_live_widget_is_stored_as_its_data_and_not_as_code(book):
     show = "from sonode_utils import figures\nfigures.figure('parity', {'a': 1}, 'words')"
     store(book, "seeds = 10", show)
-    execute.execute("x", seeds=None)
+    run("x", None)
     (output,) = cells(book)[1].outputs
     assert (
         set(output.data) == {"text/html", "text/plain"}
@@ -200,7 +228,7 @@ def test_a_live_widget_is_stored_as_its_data_and_not_as_code(book):
 def test_progress_bars_are_not_stored_and_warnings_are(book):
     bar = "from tqdm import tqdm\nfor _ in tqdm(range(3)): pass"
     store(book, bar, "import warnings\nwarnings.warn('look here')")
-    execute.execute("x", seeds=None)
+    run("x", None)
     first, second = outputs(book)
     assert first == [] and "look here" in second[0]
 
@@ -324,57 +352,111 @@ def test_a_scheduler_without_workers_is_refused():
         execute.refuse_strangers({})
 
 
-# make verify-seeds
+# make confirm
 
 
-JUDGED = """
+CONFIRMS = """
 import json, os, pathlib
-verdict = "reproduced" if first_seed < 1000 else "contradicted"
-claims = [{"id": "P1", "verdict": verdict}, {"id": "P2", "verdict": "holds"}]
-record = {"profile": "custom", "date": "today", "cpu_seconds": 1, "claims": claims}
+profile = "confirm" if (first_seed, seeds) == (20_000, 50) else "custom"
+record = {"notebook": "x", "profile": profile, "data": "synthetic", "first": first_seed}
 pathlib.Path(os.environ["SONODE_RESULTS_DIR"], "x.json").write_text(json.dumps(record))
 """
 
 
 @pytest.fixture
-def judged(book):
-    """A notebook whose first claim turns with other seeds, and its record."""
-    store(book, "first_seed = 0", JUDGED)
-    made = run_notebook.run(*execute.task("x", None))["book/results/x.json"]
-    (book / "book/results").mkdir(parents=True)
-    (book / "book/results/x.json").write_text(made)
+def confirming(book, monkeypatch):
+    """A notebook with seeds, in an empty checkout."""
+    rules = {"seeds": {"paper": 10}, "first_seed": {"paper": 0}}
+    monkeypatch.setitem(confirm.LIMITS, "x", rules)
+    monkeypatch.setitem(confirm.LIMITS, "y", {"seeds": {"paper": 10}})
+    store(book, "seeds = 10\nfirst_seed = 0", CONFIRMS)
     return book
 
 
-def test_a_claim_that_turns_with_other_seeds_is_named_and_nothing_of_the_book_changes(
-    judged, capsys
+def confirmed(book):
+    path = book / "book/results/confirm/x.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def test_a_confirming_run_stores_its_values_and_nothing_else_of_the_book_changes(confirming):
+    before = (confirming / "notebooks/x.ipynb").read_bytes()
+    assert confirm.main(["x"]) == 0
+    assert confirmed(confirming)["first"] == 20_000
+    assert (confirming / "notebooks/x.ipynb").read_bytes() == before
+    assert [p.name for p in (confirming / "book/results").iterdir()] == ["confirm"]
+
+
+def test_a_notebook_without_seeds_of_its_own_is_not_confirmed(confirming):
+    store(confirming, "seeds = 10", "1 / 0", name="y")
+    assert confirm.main([]) == 0
+
+
+def own_record(book, value):
+    """The chapter's own record, with one claim that rests on one value."""
+    part = {"rule": "exact", "rows": {"": "error"}, "options": {"tol": 1}}
+    claim = {"id": "Q4", "parts": {"": part}, "beside": {}}
+    record = {"cpu_seconds": 1, "claims": [claim], "values": {"error": value}}
+    (book / "book/results/x.json").write_text(json.dumps(record))
+
+
+def test_a_stored_chapter_is_run_again_only_if_its_own_values_changed_or_on_demand(
+    confirming, capsys
 ):
-    files = ("notebooks/x.ipynb", "book/results/x.json")
-    before = [(judged / name).read_bytes() for name in files]
-    assert verify_seeds.main(["x"]) == 0
-    said = capsys.readouterr().out
-    assert "P1: reproduced, then contradicted" in said and "1 claims turned" in said
-    kept = json.loads((judged / "_build/other-seeds/1000/x.json").read_text())
-    assert kept["claims"][0]["verdict"] == "contradicted"
-    assert [(judged / name).read_bytes() for name in files] == before
-    assert [p.name for p in (judged / "book/results").iterdir()] == ["x.json"]
+    path = confirming / "book/results/confirm/x.json"
+    path.parent.mkdir(parents=True)
+    own_record(confirming, 0.5)
+
+    def runs(*options):
+        before = path.stat().st_mtime_ns if path.exists() else 0
+        assert confirm.main(["x", *options]) == 0
+        return path.stat().st_mtime_ns != before
+
+    assert runs() and not runs()
+    assert "is stored already" in capsys.readouterr().out
+    assert runs("--again")
+    store(confirming, "seeds = 10\nfirst_seed = 0", "# in other words\n" + CONFIRMS)
+    own_record(confirming, 0.5 + 1e-9)  # the same to six digits
+    assert not runs()
+    own_record(confirming, 0.51)
+    assert runs()
 
 
-def test_double_precision_reaches_the_notebook(book):
-    store(book, "a = 1", "import torch\nprint(torch.zeros(1).dtype)")
-    text, parameters = verify_seeds.variant(execute.task("x", None)[1], "double")
-    made = run_notebook.run("x", text, parameters, {})["notebooks/x.ipynb"]
-    assert "torch.float64" in made
+@pytest.mark.parametrize("path", sorted(CONFIRMED.glob("*.json")), ids=lambda path: path.stem)
+def test_what_was_confirmed_is_the_experiment_of_the_chapter_now(path):
+    """Fails when a chapter's values change: run make confirm."""
+    assert confirm.is_done(path.stem)
 
 
-def test_a_notebook_that_fails_with_other_seeds_fails_the_check(judged, capsys):
-    store(judged, "first_seed = 0", "assert first_seed == 0")
-    assert verify_seeds.main(["x"]) == 1
-    assert "1 notebooks failed" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    "change, why",
+    [
+        (('"synthetic"', '"simulated"'), "ran with stand-ins of the data"),
+        (('"confirm" if', '"smoke" if'), "ran with smoke"),
+    ],
+)
+def test_what_confirms_nothing_is_not_stored(change, why, confirming, capsys):
+    store(confirming, "seeds = 10\nfirst_seed = 0", CONFIRMS.replace(*change))
+    assert confirm.main(["x"]) == 1
+    assert why in capsys.readouterr().err and confirmed(confirming) is None
 
 
-def test_two_checks_of_one_notebook_at_once_are_refused_with_a_word(judged, capsys):
+def test_a_notebook_that_fails_on_the_confirming_seeds_fails_the_run(confirming, capsys):
+    confirm.main(["x"])
+    store(confirming, "seeds = 10\nfirst_seed = 0", "assert first_seed == 0")
+    assert confirm.main(["x", "--again"]) == 1
+    assert "failed, and left as they were: x" in capsys.readouterr().out
+    assert confirmed(confirming)["first"] == 20_000  # the old values are still there
+
+
+def test_two_confirming_runs_of_one_notebook_at_once_are_refused_with_a_word(
+    confirming, capsys
+):
     with execute.one_at_a_time("x"):
-        assert verify_seeds.main(["x"]) == 1
+        assert confirm.main(["x"]) == 1
     assert "x is being executed by another process" in capsys.readouterr().err
-    assert not (judged / "_build/other-seeds").exists()
+    assert confirmed(confirming) is None
+
+
+def test_a_confirming_run_goes_to_a_cluster_too(confirming, cluster):
+    assert confirm.main(["x", "--scheduler", cluster.scheduler_address]) == 0
+    assert confirmed(confirming)["first"] == 20_000

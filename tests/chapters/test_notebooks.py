@@ -16,6 +16,7 @@ from papermill.exceptions import PapermillExecutionError
 
 from sonode_utils.evidence.compare import compare
 from sonode_utils.evidence.parameters import LIMITS
+from sonode_utils.evidence.report import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -38,7 +39,8 @@ def test_all_of_it_runs_twice_in_one_kernel_and_with_other_seeds(path, smoke_run
     runs = smoke_runs(path)
     assert len(runs) == 3
     for run in runs:
-        assert run["record"]["profile"] == "smoke" and run["record"]["claims"]
+        assert run["record"]["profile"] == "smoke"
+        assert run["record"]["claims"] or path.stem == "00_models"
         assert run["record"]["seeds"] == run["seeds"]
 
 
@@ -46,7 +48,7 @@ def test_all_of_it_runs_twice_in_one_kernel_and_with_other_seeds(path, smoke_run
 def test_a_wrong_parameter_stops_it_in_the_first_cells(path, tmp_path):
     with pytest.raises(PapermillExecutionError, match="seeds accepts a whole number") as error:
         run(path, tmp_path, seeds=0)
-    assert error.value.exec_count <= 4
+    assert error.value.exec_count <= 6  # before any computing
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,8 @@ def test_it_is_stored_as_run_without_errors_warnings_or_paths(path):
 def test_its_cells_are_few_and_short_and_its_tags_in_place(path):
     cells = code_cells(path)
     lengths = [len(cell.source.splitlines()) for cell in cells]
-    assert statistics.median(lengths) <= 8 and max(lengths) <= 35 and len(lengths) <= 60
+    assert statistics.median(lengths) <= 8 and max(lengths) <= 35
+    assert len([c for c in cells if "remove-input" not in tags(c)]) <= 45  # others only speak
     assert max(len(line) for cell in cells for line in cell.source.splitlines()) <= 88
     every = [tag for cell in cells for tag in tags(cell)]
     assert every.count("parameters") == 1 and every.count("nbval-check-output") == 1
@@ -130,7 +133,7 @@ def test_plumbing_is_told_by_what_a_cell_calls():
         "import torch",
         "model = build()",
         "loss = run.record('loss', score(model))",
-        "parts = {'a': below(loss, 1)}",
+        "parts = {'a': share(loss, '<', 1)}",
         "run.judge('P1', parts, ours='')",
         "run.record('other', loss)",
         "rows = [(1, loss)]",
@@ -152,6 +155,45 @@ def test_the_numbers_in_its_prose_are_said_by_the_run(path):
         assert texts and not re.search(r"\bnan\b|\{\w+\}`", " ".join(texts)), cell.source[:80]
 
 
+NAMES = re.compile(  # digits in these are part of a name
+    r"\b(?:Figs?|Eqs?|Props?|Cor|App|Sec)\. ?[A-E\d]+(?: ?(?:,|and|to) ?\d+)*"
+    r"|\b(?:Figures?|Equations?|Sections?|Table|[Cc]hapter|exercise) [A-E]?\d+\w?"
+    r"|\b[A-Z]\d+\b|NODE\(\d\)|F-16|RK45?|95 %"
+)
+NUMBER = re.compile(r"10\^\{?(-?\d+)|(?<![\w.])(\d+(?:\.\d+)?(?:e[-+]?\d+)?|\.\d+)")
+
+
+def numbers(text):
+    found = NUMBER.findall(text)
+    return {10.0 ** int(power) if power else float(plain) for power, plain in found}
+
+
+def typed_numbers(sources, rules):
+    """Numbers typed into said sentences that are no constant of the code and of no rule."""
+    known, said = {0.0, 1.0, 2.0, 100.0} | numbers(rules), []
+    for node in (node for source in sources for node in ast.walk(ast.parse(source))):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "say":
+            pieces = getattr(node.args[0], "values", [node.args[0]])
+            said += [str(p.value) if isinstance(p, ast.Constant) else "_" for p in pieces]
+        elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+            known.add(float(node.value))
+    known |= {x * 100 for x in known} | {x / 100 for x in known} | {1 - x for x in known}
+    typed = numbers(NAMES.sub("", " ".join(said)))
+    return {x for x in typed if not any(abs(x - k) <= 1e-9 * abs(k) for k in known)}
+
+
+@each_notebook
+def test_no_result_is_typed_into_a_said_sentence(path):
+    record = json.loads((ROOT / f"book/results/{path.stem}.json").read_text())
+    rules = " ".join(CATALOGUE[claim["id"]]["rule"] for claim in record["claims"])
+    assert not typed_numbers([cell.source for cell in code_cells(path)], rules)
+
+
+def test_a_typed_result_is_told_from_a_limit_and_from_a_name():
+    code = ["limit = 0.05", "say(f'Fig. 7: P4 lies within 5 % in {n} of 50, at $10^{{-3}}$')"]
+    assert typed_numbers(code, "share(x < 1e-3)") == {50.0}
+
+
 @each_notebook
 def test_what_the_page_folds_is_folded_in_jupyterlab(path):
     for cell in code_cells(path):
@@ -165,7 +207,7 @@ def test_its_stored_lines_are_those_of_its_record(path):
     record = json.loads((ROOT / f"book/results/{path.stem}.json").read_text())
     said = "".join(output.text for output in code_cells(path)[-1].outputs)
     expected = [compare(claim["id"], record, record) for claim in record["claims"]]
-    assert said.split("\n")[:-1] == expected
+    assert said.split("\n")[:-1] == (expected or ["no claim is judged here"])
     assert record["profile"] == "paper"
     assert record["seeds"] >= (3 if path.stem == "E4_mnist" else 10)
 

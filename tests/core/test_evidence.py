@@ -1,119 +1,26 @@
-"""The verdict rules on made-up values whose verdict is known, both ways."""
+"""A notebook's run: what it keeps, prints, compares and shows; and the scorecard's data."""
 
 import json
 import re
 
+import nbformat
 import numpy as np
 import pytest
+from nbclient import NotebookClient
 
 from sonode_utils.evidence import report, scorecard, tables
+from sonode_utils.evidence.__main__ import main
 from sonode_utils.evidence.report import CATALOGUE, Run
-from sonode_utils.evidence.rules import (
-    Part,
-    above,
-    below,
-    between,
-    combine,
-    exact,
-    order,
-    solver_change,
-)
+from sonode_utils.evidence.rules import exact, order, share, solver_change
+from sonode_utils.evidence.verdicts import judge_claim
 
 LOW = np.array([1.0, 1.2, 0.9, 1.1, 1.05, 0.95, 1.0, 1.15, 0.9, 1.0])
-
-
-@pytest.mark.parametrize("paired", [True, False])
-def test_order_follows_the_side_the_values_lie_on(paired):
-    assert order(LOW, 3 * LOW, paired).verdict == "reproduced"
-    assert order(3 * LOW, LOW, paired).verdict == "contradicted"
-    assert order(LOW, LOW[::-1], paired).verdict == "inconclusive"
-
-
-def test_order_sees_a_small_difference_only_where_seeds_are_paired():
-    spread = 10.0 ** np.arange(10)
-    assert order(spread, 1.5 * spread).verdict == "reproduced"
-    assert order(spread, 1.5 * spread, paired=False).verdict == "inconclusive"
-
-
-def test_order_is_about_the_median_not_the_mean():
-    one_bad_seed = LOW.copy()
-    one_bad_seed[0] = 1e6
-    assert order(one_bad_seed, 3 * LOW).verdict == "reproduced"
-
-
-def test_order_gives_the_same_interval_every_time():
-    assert order(LOW, LOW[::-1])[:2] == order(LOW, LOW[::-1])[:2]
-
-
-def test_order_counts_an_unsolvable_member_as_infinitely_bad():
-    assert order(LOW, np.full(10, np.inf)).verdict == "reproduced"
-
-
-def test_order_refuses_what_it_cannot_compare():
-    with pytest.raises(ValueError, match="NaN"):
-        order([np.nan, 1.0], [1.0, 1.0])
-    with pytest.raises(ValueError, match="same seeds"):
-        order([1.0, 1.0], [1.0])
-    with pytest.raises(ValueError, match="positive"):
-        order([-1.0], [1.0])
-
-
-@pytest.mark.parametrize(
-    "hits, verdict",
-    [(10, "reproduced"), (9, "reproduced"), (8, "partly"), (5, "partly"), (4, "contradicted")],
-)
-def test_shares_have_their_thresholds_at_nine_tenths_and_one_half(hits, verdict):
-    values = np.r_[np.zeros(hits), np.ones(10 - hits)]
-    assert below(values, 0.5).verdict == verdict
-    assert above(-values, -0.5).verdict == verdict
-    assert between(values, -0.1, 0.1).verdict == verdict
-
-
-def test_a_value_on_the_limit_is_on_no_side():
-    on = [0.1] * 3
-    parts = below(on, 0.1), above(on, 0.1), between(on, 0.1, 1), between(on, 0, 0.1)
-    assert {part.verdict for part in parts} == {"contradicted"}
-
-
-def test_equal_values_give_no_order():
-    assert order([1.0] * 5, [1.0] * 5).verdict == "inconclusive"
-
-
-def test_nan_is_on_no_side():
-    assert below([np.nan] * 3, 1).verdict == above([np.nan] * 3, 0).verdict == "contradicted"
-
-
-def test_exact_holds_up_to_its_tolerance():
-    assert exact(1e-9, 1e-8).verdict == exact(1e-8, 1e-8).verdict == "holds"
-    assert exact(2e-8, 1e-8).verdict == exact(np.nan, 1e-8).verdict == "fails"
-
-
-@pytest.mark.parametrize(
-    "verdicts, combined",
-    [
-        ("rrr", ("reproduced", "3 of 3")),
-        ("rri", ("partly", "2 of 3")),
-        ("ccr", ("contradicted", "1 of 3")),
-        ("ccrr", ("partly", "2 of 4")),
-        ("iii", ("partly", "0 of 3")),
-        ("i", ("inconclusive", "0 of 1")),
-        ("hh", ("holds", "2 of 2")),
-        ("hr", ("reproduced", "2 of 2")),
-        ("hff", ("fails", "1 of 3")),
-        ("hcf", ("contradicted", "1 of 3")),
-        ("hhf", ("partly", "2 of 3")),
-    ],
-)
-def test_several_parts_make_one_verdict(verdicts, combined):
-    words = {"r": "reproduced", "c": "contradicted", "i": "inconclusive"}
-    words |= {"h": "holds", "f": "fails"}
-    assert combine([Part(words[v], "", {}) for v in verdicts]) == combined
 
 
 def run(profile="paper", folder="", data="synthetic"):
     made = Run("test", profile, range(10), str(folder))
     made.data = data
-    made.judge("P1", above(LOW, 0.5), ours="about 1", solver_check=0.02, diverged=1)
+    made.judge("P1", share(LOW, ">", 0.5), ours="about 1", solver_check=0.02, diverged=1)
     made.record("loss", [[1.0, np.inf], [0.1234567891, 2.0]])
     return made
 
@@ -131,8 +38,10 @@ def test_a_record_is_plain_json_with_the_promised_fields(tmp_path):
     record = json.loads((tmp_path / "test.json").read_text())
     assert set(record) >= {"notebook", "profile", "data", "seeds", "seconds", "versions"}
     (claim,) = record["claims"]
-    assert claim["verdict"] == "reproduced" and claim["diverged"] == 1
-    assert claim["anchor"] == "test.html#verdict" and claim["solver_artefact"]
+    assert claim["ours"] == "about 1" and claim["diverged"] == 1
+    assert claim["anchor"] == "test.html#claim-P1" and claim["solver_artefact"]
+    options = {"condition": ">", "limit": 0.5}
+    assert claim["parts"] == {"": {"rule": "share", "rows": {"": "P1"}, "options": options}}
     assert record["values"]["loss"] == [[1.0, None], [0.1234567891, 2.0]]
     assert record["quotes"] == {"floor": 1.0, "count": "3 of 4"}
     assert [path.name for path in tmp_path.iterdir()] == ["test.json"]
@@ -149,7 +58,7 @@ def test_solver_check_and_divergences_follow_from_solves_and_trainings():
 
     made = run()
     solves = ({"a": [1.0, 3.0]}, {"a": [2.0, 2.0]})
-    made.judge("P2", above(LOW, 0.5), ours="", solves=solves, trainings=[Training()] * 2)
+    made.judge("P2", share(LOW, ">", 0.5), ours="", solves=solves, trainings=[Training()] * 2)
     assert made.claims["P2"]["solver_check"] == 0 and made.claims["P2"]["diverged"] == 2
 
 
@@ -191,8 +100,10 @@ def test_networks_kept_for_the_playground_are_saved_with_the_record(tmp_path):
 )
 def test_only_a_claim_about_real_data_goes_unjudged_without_them(data, claim, judged):
     made = run(data=data)
-    made.judge(claim, above(LOW, 0.5), ours="")
-    assert (made.claims[claim]["verdict"] != "not judged") == judged
+    made.judge(claim, share(LOW, ">", 0.5), ours="")
+    record = made.as_dict()
+    words = {c["id"]: judge_claim(record, c)["word"] for c in record["claims"]}
+    assert (words[claim] != "not judged") == judged
 
 
 def test_one_stand_in_makes_a_run_simulated(capsys):
@@ -211,14 +122,14 @@ def test_one_stand_in_makes_a_run_simulated(capsys):
 
 def test_a_claim_is_judged_once_and_must_be_in_the_catalogue():
     with pytest.raises(ValueError, match="already"):
-        run().judge("P1", above(LOW, 0.5), ours="")
+        run().judge("P1", share(LOW, ">", 0.5), ours="")
     with pytest.raises(ValueError, match="catalogue"):
-        run().judge("P99", above(LOW, 0.5), ours="")
+        run().judge("P99", share(LOW, ">", 0.5), ours="")
 
 
 def test_a_run_that_replaces_its_record_agrees_with_it(book, capsys):
     made = run()
-    made.judge("P2", below(LOW, 0.5), ours="")
+    made.judge("P2", share(LOW, "<", 0.5), ours="")
     capsys.readouterr()
     made.close()
     assert capsys.readouterr().out == "P1 agrees\nP2 agrees\n"
@@ -235,9 +146,9 @@ def test_make_reproduce_says_that_its_run_replaces_the_record(tmp_path, monkeypa
 def test_a_run_that_leaves_the_record_is_compared_with_it(book, tmp_path, capsys):
     run().close()
     made = Run("test", "paper", range(10), str(tmp_path / "elsewhere"))
-    made.judge("P1", above(LOW + 5, 0.5), ours="")
+    made.judge("P1", share(LOW + 5, ">", 0.5), ours="")
     made.close()
-    assert re.search(r"P1 differs: P1, p = \de-05\n$", capsys.readouterr().out)
+    assert re.search(r"P1 differs: the whole, p = \de-05\n$", capsys.readouterr().out)
     assert json.loads((book / "test.json").read_text())["values"]["P1"] == LOW.tolist()
 
 
@@ -250,26 +161,46 @@ def test_outside_a_checkout_there_is_no_record_to_compare_with(tmp_path, monkeyp
 def test_every_value_behind_a_verdict_is_recorded_once(tmp_path):
     made = run(folder=tmp_path)
     table = made.record("table", np.stack([LOW, 2 * LOW]))
-    parts = {"x": order(table[0], table[1]), "y": below(3 * LOW, 1), "z": exact(1e-9, 1e-8)}
-    made.judge("P2", parts, ours="", beside={"w": above(3 * LOW, 1)})
+    parts = {"x": order(table[0], table[1], "A / B"), "y": share(3 * LOW, "<", 1)}
+    beside = {"test": {"x": share(3 * LOW, ">", 1)}}
+    made.judge("P2", parts | {"z": exact(1e-9, 1e-8)}, ours="", beside=beside)
     made.record("later", 4 * LOW)
-    made.judge("P3", above(4 * LOW, 1), ours="")
+    made.judge("P3", share(4 * LOW, ">", 1), ours="")
     made.close()
     record = json.loads((tmp_path / "test.json").read_text())
-    p1, p2, p3 = record["claims"]
-    assert p1["quantities"] == {"": "table[0]"} and p3["quantities"] == {"": "later"}
-    expected = {"x a": "table[0]", "x b": "table[1]", "y": "P2 y", "z": "P2 z", "w": "P2 y"}
-    assert p2["quantities"] == expected and p2["words"] == {"z": "holds"}
+    p1, p2, p3 = ({n: p["rows"] for n, p in c["parts"].items()} for c in record["claims"])
+    assert p1 == {"": {"": "table[0]"}} and p3 == {"": {"": "later"}}
+    assert p2 == {"x": {"a": "table[0]", "b": "table[1]"}, "y": {"": "P2 y"}, "z": {"": "P2 z"}}
+    assert record["claims"][1]["beside"]["test"]["x"]["rows"] == {"": "P2 y"}
     assert set(record["values"]) == {"loss", "table", "later", "P2 y", "P2 z"}
     assert record["values"]["P2 y"] == (3 * LOW).tolist() and record["values"]["P2 z"] == 1e-9
-    assert "w" not in p2["detail"] and p2["parts"] == "2 of 3"
+
+
+def test_a_record_is_judged_as_its_run_was(capsys):
+    made = run()
+    parts = {"x": order(LOW, 3 * LOW, "A / B"), "y": order(LOW, 2 * LOW, "A / B")}
+    made.judge("P2", parts, ours="", beside={"test": {"x": order(LOW, LOW / 2, "A / B")}})
+    assert "P2: A / B 0.41 (0.41 to 0.41)" in capsys.readouterr().out
+    record = json.loads(json.dumps(made.as_dict()))
+    judged = judge_claim(record, record["claims"][1])
+    assert judged["word"] == "supported" and judged["beside"]["test"]["word"] == "contradicted"
+    assert judged["replication"] == 1 and not judged["fragile"]
+
+
+def test_a_run_far_below_the_papers_budget_gets_no_word():
+    made = run()
+    made.judge("P2", share(LOW, ">", 0.5), ours="", scale="3 of 120 epochs")
+    record = made.as_dict()
+    judged = judge_claim(record, record["claims"][1])
+    assert judged["word"] == "not tested at scale" and judged["replication"] is None
+    assert judged["parts"][""]["word"] == "for"  # the effect is shown
 
 
 def test_a_recorded_value_does_not_follow_its_array():
     values = LOW.copy()
     made = run()
     made.record("x", values)
-    made.judge("P2", below(values, 1), ours="")
+    made.judge("P2", share(values, "<", 1), ours="")
     values[:] = 0
     assert made.as_dict()["values"]["x"] == LOW.tolist() and "P2" not in made.values
 
@@ -286,20 +217,43 @@ def test_a_record_says_what_it_ran_with(monkeypatch):
 
 
 def test_the_catalogue_holds_every_claim():
-    wanted = re.findall(r"\w+", "P8 S2 F3 M3 I3 O2 N2 A3 B3 V3 T2 E1 D4 Q12 X2")
+    wanted = re.findall(r"\w+", "P9 S2 F3 M3 I3 O2 N3 A3 B3 V3 T2 E1 D6 G2 H1 Q12 X2")
     ids = {f"{w[0]}{i}" for w in wanted for i in range(1, int(w[1:]) + 1)}
     assert set(CATALOGUE) == ids
     fields = {"group", "where", "statement", "rule"}
-    assert all(set(entry) - {"real_data"} == fields for entry in CATALOGUE.values())
+    assert all(set(entry) >= fields for entry in CATALOGUE.values())
     measured = {id for id, entry in CATALOGUE.items() if entry.get("real_data")}
     assert measured == {"A1", "A2", "A3", "B1", "B2", "B3", "T1", "T2", "X1", "X2"}
 
 
-def test_the_scorecard_shows_judged_and_unjudged_claims(tmp_path):
-    run(folder=tmp_path).close()
+def test_the_word_of_a_claim_comes_from_the_confirming_run_and_that_of_theory_does_not(
+    tmp_path,
+):
+    made = run(folder=tmp_path)
+    made.judge("Q4", exact(0, 1e-8), ours="")
+    made.close()
     rows = {row["id"]: row for row in scorecard.scorecard(tmp_path)}
-    assert rows["P1"]["verdict"] == "reproduced" and rows["P2"]["verdict"] == "not judged yet"
-    assert dict(scorecard.counts(rows.values()))["reproduced"] == 1
+    assert rows["P1"]["word"] == "not confirmed yet" and rows["Q4"]["word"] == "holds"
+    confirming = Run("test", "confirm", range(50), str(tmp_path / "confirm"))
+    confirming.judge("P1", share(np.ones(50), ">", 2), ours="at 1")
+    confirming.judge("Q4", exact(1, 1e-8), ours="")
+    confirming.close()
+    rows = {row["id"]: row for row in scorecard.scorecard(tmp_path)}
+    assert rows["P1"]["word"] == "contradicted" and rows["P1"]["ours"] == "at 1"
+    assert rows["Q4"]["word"] == "holds" and rows["G2"]["word"] == "shown"
+    assert dict(scorecard.counts(rows.values()))["contradicted"] == 1
+
+
+def test_the_word_of_version_1_stands_beside_with_its_date(tmp_path):
+    claim = {"notebook": "test", "verdict": "reproduced", "parts": "1 of 1"}
+    first = {"claims": {"P1": claim}, "dates": {"test": "2026-11-17"}}
+    (tmp_path / "version1.json").write_text(json.dumps(first))
+    for high, same in ((0.5, True), (2, False)):
+        made = Run("test", "confirm", range(50), str(tmp_path / "confirm"))
+        made.judge("P1", share(np.ones(50), ">", high), ours="")
+        made.close()
+        row = next(row for row in scorecard.scorecard(tmp_path) if row["id"] == "P1")
+        assert row["before"]["date"] == "2026-11-17" and row["same"] == same
 
 
 def test_the_scorecard_refuses_a_claim_judged_twice(tmp_path):
@@ -317,13 +271,21 @@ def test_a_record_with_an_unknown_claim_is_refused(tmp_path):
         scorecard.scorecard(tmp_path)
 
 
-def test_a_run_shows_its_verdicts_and_every_part():
+def test_a_run_shows_its_effects_and_the_confirming_runs_words(book):
     made = run()
-    made.judge("P2", {"left": below(LOW, 0.5), "right": above(LOW, 0.5)}, ours="")
+    made.judge("P2", {"left": share(LOW, "<", 0.5), "right": share(LOW, ">", 0.5)}, ours="")
+    made.judge("Q4", exact(0, 1e-8), ours="")
     html = made.table().data
-    assert "<td>left</td><td>contradicted:" in html and "<td>right</td>" in html
-    assert "<td>P1</td><td>the whole</td>" in html
-    assert "over 1 %, so quoted at 1e-8" in html and html.count("verdict-reproduced") == 1
+    assert "<td>left</td><td>0 of 10 seeds" in html and "<td>against</td>" in html
+    assert "<td>P1</td><td>the whole</td>" in html and '<tr id="claim-P1">' in html
+    assert "over 1 %: quoted at 1e-8" in html and html.count("not confirmed yet") == 2
+    assert html.count("verdict-holds") == 1
+    confirming = Run("test", "confirm", range(50), str(book / "confirm"))
+    confirming.judge("P1", share(np.arange(50.0), "<", 44.5), ours="")
+    confirming.close()
+    html = made.table().data
+    assert html.count("not confirmed yet") == 1 and "verdict-supported" in html
+    assert re.search(r"fragile: same word in \d\d% of resamples", html)
 
 
 def test_every_cell_of_a_table_is_escaped():
@@ -333,9 +295,11 @@ def test_every_cell_of_a_table_is_escaped():
 
 def test_a_claim_cannot_bring_markup_of_its_own_into_a_table():
     bad = "<script>"
-    row = {"id": bad, "statement": bad, "rule": bad, "where": bad, "verdict": bad}
-    row |= {"ours": bad, "paper": bad, "parts": bad, "seeds": bad, "diverged": bad}
-    row |= {"rejected": bad, "solver_check": None}
+    row = {"id": bad, "statement": bad, "rule": bad, "where": bad, "scale": bad}
+    row |= {"ours": bad, "paper": bad, "seeds": bad, "diverged": bad, "quoted": bad}
+    row |= {"rejected": bad, "solver_check": 1.0, "solver_artefact": True}
+    judged = {"word": bad, "counts": {bad: bad}, "replication": None}
+    row |= {"now": judged, "confirmed": judged}
     assert bad not in tables.table_html(["a"] * 4, [tables.claim_row(row)])
 
 
@@ -351,3 +315,29 @@ def test_what_the_run_says_is_markdown_without_its_common_indent(capsys):
         of ten.
         """)
     assert "Markdown" in capsys.readouterr().out
+
+
+def test_every_word_is_printed_from_the_records_alone(book, capsys):
+    confirming = Run("test", "confirm", range(50), str(book / "confirm"))
+    parts = {"left": share(np.arange(50.0), "<", 44.5), "right": share(np.ones(50), ">", 0)}
+    confirming.judge("P1", parts, ours="", beside={"test loss": {"left": parts["right"]}})
+    confirming.close()
+    capsys.readouterr()
+    assert main([]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"P1  supported +\d\d% fragile +2 parts: 2 for  \[new\]", said[0])
+    assert len(said) == len(CATALOGUE) + 1 and "supported 1" in said[-1]
+    assert main(["P1"]) == 0
+    assert "for       test loss, left: 50 of 50 seeds" in capsys.readouterr().out
+    assert main(["P99"]) == 1 and "no such claim: P99" in capsys.readouterr().out
+
+
+def test_a_later_cell_fills_the_place_that_an_earlier_one_kept():
+    cells = [
+        "from sonode_utils.evidence import later\nplace = later()",
+        "from IPython.display import HTML\nplace.update(HTML('<b>filled</b>'))",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+    NotebookClient(notebook, kernel_name="python3").execute()
+    first, second = (cell.outputs for cell in notebook.cells)
+    assert first[0].data["text/html"] == "<b>filled</b>" and not second

@@ -57,6 +57,30 @@ def test_a_step_is_that_of_the_optimiser_of_torch():
         torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
 
 
+class Bowl(torch.nn.Module):
+    """Two members, one far from its minimum and one near it."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.tensor([[3.0, 4.0], [0.3, 0.4]]))
+
+
+@pytest.mark.parametrize("beta2, clip", [(0.9, None), (0.999, 1.0)])
+def test_memory_and_clipping_are_those_of_torch_for_each_member_alone(beta2, clip):
+    ours = Bowl()
+    fit(ours, lambda m: m.w.square().sum(1), iterations=40, lr=0.1, beta2=beta2, clip=clip)
+    for k in range(2):
+        w = Bowl().w[k].detach().requires_grad_()
+        optimiser = torch.optim.Adam([w], lr=0.1, betas=(0.9, beta2))
+        for _ in range(40):
+            optimiser.zero_grad()
+            w.square().sum().backward()
+            if clip:
+                torch.nn.utils.clip_grad_norm_([w], clip)
+            optimiser.step()
+        torch.testing.assert_close(ours.w[k], w, rtol=1e-4, atol=1e-5)
+
+
 def test_a_parameter_that_the_loss_does_not_see_stays_as_it_is():
     model, x = SONODE(EnsembleMLP(4, 2, streams("test", [0]))), data([0])
     model.g = lambda x0: torch.zeros_like(x0)
