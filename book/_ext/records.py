@@ -47,11 +47,11 @@ def judge_once(folder, files):
     return scorecard.scorecard(folder), scorecard.load_results(folder)
 
 
-def render(name, folder, ids=(), home=""):
-    """One table of the pages as HTML."""
+def render(name, folder, ids=(), home="", **more):
+    """One table of the pages as HTML; more: what else its template asks for."""
     rows, records = judged(folder)
     known = {"rows": rows, "counts": scorecard.counts(rows), "records": records, "home": home}
-    known |= VIEWS[name](rows, records, folder, ids)
+    known |= VIEWS[name](rows, records, folder, ids) | more
     return TEMPLATES.get_template(f"{name}.html").render(**known)
 
 
@@ -117,9 +117,9 @@ def add_card(app, doctree):
     if place == "notebooks" and quotes:
         prose = [p for p in doctree.findall(nodes.paragraph) if p.parent.tagname != "container"]
         reading = max(1, round(sum(len(p.astext().split()) for p in prose) / 200))
-        html = render("card", Path(app.srcdir, "book/results"), [name])
+        html = render("card", Path(app.srcdir, "book/results"), [name], reading=reading)
         quotes[0]["classes"].append("chapter-box")
-        quotes[0].append(nodes.raw("", html.replace("READING", str(reading)), format="html"))
+        quotes[0].append(nodes.raw("", html, format="html"))
 
 
 VIEWS = {"card": card, "counts": lambda *_: {}, "scorecard": groups, "status": status}

@@ -115,17 +115,24 @@ def test_its_cells_are_few_and_short_and_its_tags_in_place(path):
     cells = code_cells(path)
     lengths = [len(cell.source.splitlines()) for cell in cells]
     assert statistics.median(lengths) <= 8 and max(lengths) <= 35
-    assert len([c for c in cells if "remove-input" not in tags(c)]) <= 45  # others only speak
+    assert len([c for c in cells if not only_says(c.source)]) <= 45
     assert max(len(line) for cell in cells for line in cell.source.splitlines()) <= 88
     every = [tag for cell in cells for tag in tags(cell)]
     assert every.count("parameters") == 1 and every.count("nbval-check-output") == 1
     assert cells[-1].source == "run.close()" and "nbval-check-output" in tags(cells[-1])
 
 
+def only_says(source):
+    """Whether a cell is a single call of `say`."""
+    (*_, last) = body = ast.parse(source).body
+    call = getattr(last, "value", None)
+    return len(body) == 1 and getattr(getattr(call, "func", None), "id", "") == "say"
+
+
 @each_notebook
-def test_plumbing_is_at_most_a_fifth_of_its_code(path):
+def test_plumbing_is_at_most_12_percent_of_its_code(path):
     found, lines, _ = plumbing.share(path)
-    assert found <= 0.2 * lines
+    assert found <= 0.12 * lines
 
 
 def test_plumbing_is_told_by_what_a_cell_calls():
