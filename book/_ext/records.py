@@ -11,6 +11,7 @@ from pathlib import Path
 from docutils import nodes
 from forest import NARROW, forest
 from jinja2 import Environment, FileSystemLoader
+from paper_map import paper_map
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from sonode_utils.evidence import scorecard
@@ -124,7 +125,7 @@ def add_card(app, doctree):
 
 VIEWS = {"card": card, "counts": lambda *_: {}, "scorecard": groups, "status": status}
 VIEWS |= {"comparison": comparison, "forest": forest_plot, "results": groups}
-VIEWS["simulated"] = simulated
+VIEWS |= {"simulated": simulated, "map": paper_map}
 
 
 def make_thumbnails(app, error):
