@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf stills test check unit coverage reproduce confirm verdicts report bench clean lint
+.PHONY: help book pdf stills test check unit coverage lab reproduce confirm verdicts report bench clean lint
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ coverage: .venv/installed  ## which lines of the package the unit tests run; fai
 	@mkdir -p _build
 	$(BIN)/coverage run -m pytest -q tests/core tests/chapters --ignore tests/chapters/test_notebooks.py
 	$(BIN)/coverage report
+
+lab: .venv/installed  ## open the notebooks in JupyterLab, where the controls of "Try it live" train
+	$(BIN)/jupyter lab --notebook-dir=notebooks
 
 reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20 SCHEDULER=tcp://host:port
 	$(BIN)/python tools/execute.py $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(NOTEBOOKS)

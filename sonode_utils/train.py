@@ -39,7 +39,7 @@ def mse(prediction: Tensor, target: Tensor, features: Tensor | None = None) -> T
 
 def fit(
     model: nn.Module, loss: Callable, *, iterations: int, lr: float | Tensor = 0.01,
-    beta2: float = 0.999, clip: float | None = None, label: str = "training",
+    beta2: float = 0.999, clip: float | None = None, label: str | None = "training",
     callback: Callable[[int, nn.Module], None] | None = None,
 ) -> History:  # fmt: skip
     """Minimise the loss of every member at once with Adam.
@@ -50,6 +50,7 @@ def fit(
     lr: a number, or one for each member, (member,); beta2: of Adam, how long it remembers the
     size of gradients; clip: the largest norm that a member's gradient may have.
     callback(iteration, model) is called before every iteration, the first being 0.
+    label: what stands before the progress bar, None for no bar.
 
     What `fit` asks of a model: parameters that have the member axis first. What it tells it:
     `alive`, (member,), False for members that are out, now and in every later `fit`; and
@@ -59,7 +60,7 @@ def fit(
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimiser, alive = Adam(parameters, lr, beta2), _alive(model, parameters)
     losses, evaluations = [], []
-    bar = tqdm(range(iterations), desc=label, unit="it", mininterval=1.0)
+    bar = tqdm(range(iterations), desc=label, unit="it", mininterval=1.0, disable=label is None)
     with bar, planning(model):
         for count in bar:
             if callback is not None:

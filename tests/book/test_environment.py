@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = dict(PROJECT["optional-dependencies"])
 BENCH = [Requirement(line) for line in EXTRAS.pop("bench")]  # large, and not installed by make
-EXTRAS.pop("lab")  # for those who want it beside the project
 RANGES = [
     Requirement(line) for group in (PROJECT["dependencies"], *EXTRAS.values()) for line in group
 ]
@@ -58,7 +57,7 @@ def test_torch_is_pinned_exactly_in_the_lock_and_by_a_range_in_the_package():
 def test_the_package_needs_four_libraries_and_everything_else_is_an_extra():
     needed = {Requirement(line).name for line in PROJECT["dependencies"]}
     assert needed == {"torch", "torchdiffeq", "numpy", "tqdm"}
-    assert set(EXTRAS) == {"book", "data", "test", "cluster"}
+    assert set(EXTRAS) == {"book", "data", "test", "cluster", "lab"}
 
 
 def test_the_version_has_one_source():
