@@ -94,7 +94,8 @@ def tidy(cell):
             pieces = re.split(r"[\r\n]", output["text"])
             kept = [p for p in pieces if p.strip() and not re.search(r"\d+%\|", p)]
             output["text"] = "\n".join(kept)
-        output.get("data", {}).pop(VIEW, None)
+        if output.get("data", {}).pop(VIEW, None) and "text/html" not in output["data"]:
+            output["text"] = ""  # a live control, of no use without its kernel
         if "image/png" in output.get("data", {}):
             output["data"]["image/png"] = in_256_colours(output["data"]["image/png"])
     cell["outputs"] = [o for o in cell["outputs"] if o.get("text") != ""]

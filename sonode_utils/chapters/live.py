@@ -69,7 +69,7 @@ class Live(widgets.VBox):
         try:
             result = self.train(self._progress(began), **values)
             self.bar.value = self.bar.max
-            self.picture.value = self._drawn(result)
+            self.picture.value = self.drawn(result)
             self.picture.layout.display = "block"
             self.status.value = f"Trained in {time.perf_counter() - began:.1f} seconds."
         except Cancelled:
@@ -95,7 +95,7 @@ class Live(widgets.VBox):
 
         return progress
 
-    def _drawn(self, result):
+    def drawn(self, result):
         figure = Figure(figsize=self.inches, layout="constrained", facecolor="white")
         self.draw(figure, result)
         file = BytesIO()
