@@ -1,7 +1,8 @@
 """What the head of a page tells search engines and link previews: title and description.
 
-The description is a chapter's question and answer, or else the page's own opening: the first
-sentences of its first plain paragraph, as far as they need no formula.
+The description is what the page says of itself (`html_meta` above its text), or a chapter's
+question and answer, or else the page's own opening: the first sentences of its first plain
+paragraph, as far as they need no formula.
 """
 
 import re
@@ -10,15 +11,23 @@ from html import escape
 from docutils import nodes
 
 LONGEST = 250
+GENERATED = {
+    "genindex": "Index of the book: terms, claims, propositions, models, data and functions.",
+    "prf-prf": "All propositions, corollaries and theorems of the book, by their labels.",
+    "py-modindex": "The modules of the package sonode_utils that comes with the book.",
+    "search": "Search for a word in all chapters of the book and in its package.",
+}
 
 
 def describe(app, pagename, templatename, context, doctree):
     title, book = context.get("title", ""), context.get("docstitle", "")
     if title == book:
         context["title"] = "Introduction"  # the first page need not say the name twice
-    if doctree is not None:
-        words = escape(opening(doctree) or f"{title} of the book “{book}”", quote=True)
-        context["metatags"] += f'\n<meta name="description" content="{words}">'
+    words = GENERATED.get(pagename) or (opening(doctree) if doctree else "")
+    tags = context.get("metatags", "")
+    if words and 'name="description"' not in tags:
+        words = escape(words, quote=True)
+        context["metatags"] = f'{tags}\n<meta name="description" content="{words}">'
 
 
 def opening(doctree):
