@@ -76,7 +76,7 @@ def build(target):
 
 def with_stills(html):
     """The single page with a picture where each interactive figure would be."""
-    page, count = "", 0
+    page, count = "intro", 0  # the first page of the book carries no mark
 
     def picture(found):
         nonlocal page, count

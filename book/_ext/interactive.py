@@ -2,17 +2,25 @@
 
 A stored figure is its name and its data (`sonode_utils.figures`). The page gets the script of
 that figure and assets/figures.js, which draws it. Without JavaScript a still picture
-(tools/stills.py) stands in its place.
+(tools/stills.py) stands in its place. A page that runs no code may borrow a notebook's figure.
 """
 
+import json
 import re
 from pathlib import Path
 
-from sonode_utils.figures import JS, sources
+from docutils import nodes
+from docutils.parsers.rst.directives import unchanged_required
+from sphinx.util.docutils import SphinxDirective
+
+from sonode_utils.figures import JS, figure, sources
 
 FIGURE = re.compile(
     r'(<div class="sonode-data" data-figure="(\w+)" data-description="([^"]*)">)<p>.*?</p>',
     re.S,
+)
+STORED = re.compile(
+    r'data-figure="(\w+)".*?<script type="application/json">(.*?)</script>', re.S
 )
 SCRIPT = "(window.sonodeFigures ??= {{}}).{name} = (() => {{\n{code}\n}})();\n"
 
@@ -54,7 +62,42 @@ def _noscript(app, context, still, words):
     return f'<noscript><img class="still" src="{source}" alt="{words}"></noscript>'
 
 
+class Borrowed(SphinxDirective):
+    """{borrowed} 02_parity fig-parity-play: a figure that this notebook stored, and a caption.
+
+    part: the key of the data that the page needs; alt: what the figure shows, in a sentence.
+    """
+
+    required_arguments, has_content = 2, True
+    option_spec = dict.fromkeys(("part", "alt"), unchanged_required)
+
+    def run(self):
+        notebook, name = self.arguments
+        path = Path(self.env.srcdir, f"notebooks/{notebook}.ipynb")
+        self.env.note_dependency(str(path))
+        html = borrow(path, name, self.options["part"], self.options["alt"])
+        words = nodes.Element()
+        self.state.nested_parse(self.content, self.content_offset, words)
+        caption = nodes.caption("", "", *words[0].children)
+        drawing = nodes.raw("", html, format="html")
+        return [nodes.figure("", drawing, caption, ids=[f"front-{name}"])]
+
+
+def borrow(path, name, part, words):
+    """The stored figure of this name as HTML, with data[key][part] alone of each key's data."""
+    for cell in json.loads(path.read_text("utf8"))["cells"]:
+        if cell["metadata"].get("mystnb", {}).get("figure", {}).get("name") == name:
+            for output in cell["outputs"]:
+                html = "".join(output.get("data", {}).get("text/html", ""))
+                if stored := STORED.search(html):
+                    data = json.loads(stored[2])
+                    kept = {key: {part: values[part]} for key, values in data.items()}
+                    return figure(stored[1], kept, words).stored()
+    raise ValueError(f"{path.name} has no stored figure of the name {name}")
+
+
 def setup(app):
+    app.add_directive("borrowed", Borrowed)
     app.connect("builder-inited", write_scripts)
     app.connect("html-page-context", add_figures, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

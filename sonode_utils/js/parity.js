@@ -67,11 +67,12 @@ function render({ model, el }) {
   }
 
   const until = (share) => { clock.value = share; clock.dispatchEvent(new Event("input")); };
-  choice(controls, { label: "dimension D", options: Object.keys(flows), value: Object.keys(flows)[0], change: build });
+  const known = Object.keys(flows);
+  if (known.length > 1) choice(controls, { label: "dimension D", options: known, value: known[0], change: build });
   player(controls, until);
   const clock = slider(controls, { label: "time t", min: 0, max: 1, step: 0.01, value: 1, show: (t) => t.toFixed(2), input: (t) => { time = t; draw(); } });
   const again = node("button", { type: "button", text: "reset the starts" }, controls);
   again.addEventListener("click", () => build(D));
-  build(Object.keys(flows)[0]);
+  build(known[0]);
 }
 export default { render };

@@ -42,11 +42,8 @@ def _files(entry):
 
 
 PAGES = list(_files(yaml.safe_load((ROOT / "_toc.yml").read_text())))
-WITH_FIGURE = [
-    p
-    for p in PAGES
-    if (p.startswith("notebooks/") or p == "book/playground") and p != "notebooks/00_models"
-]
+WITH_FIGURE = ["book/intro", "book/playground"]
+WITH_FIGURE += [p for p in PAGES if p.startswith("notebooks/") and p != "notebooks/00_models"]
 
 
 @pytest.fixture(scope="module")
@@ -329,6 +326,61 @@ def test_the_switch_in_the_head_turns_a_page_dark_and_light_again(visit):
         visit.tab.locator(".theme-switch-button:visible").first.click()
         seen.add(visit.tab.evaluate(ground))
     assert len(seen) == 2
+
+
+@pytest.fixture(params=[1400, 390])
+def front(request, visit):
+    """The front page in a wide and in a narrow window."""
+    visit.tab.set_viewport_size({"width": request.param, "height": 900})
+    visit.go("book/intro")
+    yield visit
+    visit.wear("light")
+    visit.tab.set_viewport_size(WIDE)
+
+
+def test_the_hero_of_the_intro_plays_pauses_and_lets_its_points_be_dragged(front):
+    hero = front.tab.locator(".sonode-figure")
+    assert hero.locator("select").count() == 0 and hero.locator(".handle").count() == 6
+    assert _reacts(hero, lambda _: hero.get_by_role("button", name="play").click(), "once")
+    hero.get_by_role("button", name="pause").click()
+    paused = hero.evaluate(SHOWN)
+    front.tab.wait_for_timeout(400)
+    assert hero.evaluate(SHOWN) == paused
+    for handle in hero.locator(".handle").all():
+        assert _reacts(hero, partial(_drag, front.tab, handle), 1, -1)
+
+
+def test_the_first_screen_of_the_intro_reaches_the_hero(front):
+    if front.tab.viewport_size["width"] > 1000:
+        assert front.tab.locator(".sonode-figure svg").first.bounding_box()["y"] < 800
+
+
+# The contrast of a link's text with its ground, by the formula of WCAG.
+CONTRAST = """link => {
+    const light = (colour) => {
+        const parts = colour.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255);
+        const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+        const [r, g, b] = parts.map(linear);
+        return 0.05 + 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const { color, backgroundColor } = getComputedStyle(link);
+    const [low, high] = [light(color), light(backgroundColor)].sort((a, b) => a - b);
+    return high / low;
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_intro_fits_its_window_and_its_buttons_can_be_read_and_reached(front, theme):
+    front.wear(theme)
+    across = front.tab.evaluate("document.scrollingElement.scrollWidth")
+    assert across <= front.tab.viewport_size["width"]
+    front.tab.wait_for_timeout(400)  # the colours of links fade over
+    buttons = front.tab.locator(".buttons a").all()
+    assert len(buttons) == 3
+    for button in buttons:
+        assert button.evaluate(CONTRAST) >= 4.5
+        button.focus()
+        assert button.evaluate("link => link === document.activeElement")
 
 
 def test_the_search_finds_a_chapter(visit):
