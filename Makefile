@@ -4,15 +4,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 NOTEBOOKS ?=
 SEEDS ?=
+INTO ?=
 SCHEDULER ?=
 AGAIN ?=
 CLAIMS ?=
 KEEP ?=
+FAULTS ?= 200
 export OMP_NUM_THREADS ?= 1
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf stills test check unit coverage lab reproduce confirm verdicts report bench clean lint
+.PHONY: help book pdf stills test check unit coverage lab reproduce confirm verdicts report bench chaos clean lint
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -46,10 +48,9 @@ coverage: .venv/installed  ## which lines of the package the unit tests run; fai
 lab: .venv/installed  ## open the notebooks in JupyterLab, where the controls of "Try it live" train
 	$(BIN)/jupyter lab --notebook-dir=notebooks
 
-reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes), then the book; NOTEBOOKS=02_parity SEEDS=20 SCHEDULER=tcp://host:port
-	$(BIN)/python tools/execute.py $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(NOTEBOOKS)
-	$(BIN)/python tools/update_readme.py
-	@$(MAKE) --no-print-directory book
+reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes), then the book; NOTEBOOKS=02_parity SCHEDULER=tcp://host:port; INTO=folder SEEDS=20 for other settings
+	$(BIN)/python tools/execute.py $(if $(INTO),--into $(INTO)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(NOTEBOOKS) \
+	$(if $(INTO),,|| failed=1; $(BIN)/python tools/update_readme.py && $(MAKE) --no-print-directory book && exit $${failed:-0})
 
 confirm: .venv/installed  ## run the notebooks on the 50 seeds kept for confirming, into book/results/confirm (an hour); NOTEBOOKS=02_parity SCHEDULER=tcp://host:port AGAIN=1
 	$(BIN)/python tools/confirm.py $(if $(AGAIN),--again) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(NOTEBOOKS)
@@ -65,13 +66,17 @@ bench: .venv/installed  ## our training against a loop, diffrax, torchode and th
 	$(BIN)/python benchmarks/against.py $(if $(KEEP),--keep)
 	$(BIN)/python benchmarks/regroup.py $(if $(KEEP),--keep)
 
+chaos: .venv/installed  ## kills, full disks, edits, damaged files and lost workers against a copy of the checkout (a quarter of an hour); FAULTS=200
+	$(BIN)/python tools/chaos.py $(FAULTS)
+
 lint: .venv/installed  ## format, style and types, notebooks too (half a minute)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-clean:  ## remove what was built; the installation stays (remove .venv for that)
-	rm -rf _build .pytest_cache .ruff_cache .mypy_cache .hypothesis
+clean:  ## remove what was built; the installation stays (remove .venv for that), and what runs left in _build/rejected
+	@find _build -mindepth 1 -maxdepth 1 ! -name pending ! -name rejected -exec rm -rf {} + 2>/dev/null || true
+	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
 # The stamp is written last, so an installation that was cut short is taken up again.
 .venv/installed: requirements.lock requirements.hashes pyproject.toml

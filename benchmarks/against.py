@@ -102,7 +102,7 @@ def main():
 
 def keep(name, change):
     """Write book/results/speed/<name>.json, changed."""
-    from sonode_utils.evidence.report import records_folder, write_json
+    from sonode_utils.evidence.records import records_folder, write_json
 
     path = records_folder() / f"speed/{name}.json"
     old = json.loads(path.read_text("utf8")) if path.exists() else {}

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from execute import finish_all
 from locks import Busy, locked
 from vendor import vendor
 
@@ -21,9 +22,14 @@ def main(target=ROOT):
 
 
 def build(target):
-    offline = vendor()
+    finish_all()
+    missing = vendor()
     page = jupyter_book(target, "html/index.html", "-W", "--keep-going")
-    print(f"The book is at {page}" + ("" if offline else " (needs a network to show)"))
+    if missing:
+        texts = {path: path.read_text("utf8") for path in sorted(page.parent.rglob("*.html"))}
+        names = [path.stem for path, text in texts.items() if 'class="math' in text]
+        print(f"{missing}.\nFormulas are shown as TeX on these pages: {', '.join(names)}")
+    print(f"The book is at {page}")
 
 
 def jupyter_book(target, page, *options):

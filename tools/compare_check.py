@@ -31,7 +31,8 @@ from nbclient import NotebookClient
 from sonode_utils.evidence import share
 from sonode_utils.evidence.compare import compare
 from sonode_utils.evidence.parameters import LIMITS
-from sonode_utils.evidence.report import Run, write_json
+from sonode_utils.evidence.records import write_json
+from sonode_utils.evidence.report import Run
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = ("02_parity", "07_oscillators_and_noise")

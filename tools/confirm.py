@@ -11,13 +11,12 @@ import argparse
 import hashlib
 import json
 import sys
-from pathlib import Path
+from contextlib import suppress
 
 import execute
-from locks import Busy
 
 from sonode_utils.evidence.parameters import CONFIRM, LIMITS
-from sonode_utils.evidence.report import write_json
+from sonode_utils.evidence.records import Damaged, read_json, write_json
 from sonode_utils.evidence.verdicts import groups_of
 
 
@@ -37,6 +36,8 @@ def parse(arguments):
     parser.add_argument("notebooks", nargs="*", help="names such as 02_parity; all if none")
     parser.add_argument("--scheduler", help="address of a Dask scheduler, tcp://host:port")
     parser.add_argument("--again", action="store_true", help="run what is stored already, too")
+    if execute.profile() != "paper":
+        parser.error("SONODE_PROFILE makes other settings than the paper's: unset it")
     return parser.parse_args(arguments)
 
 
@@ -46,9 +47,9 @@ def place(name):
 
 def is_done(name):
     """Is it stored, for the experiment that the chapter's own record has now?"""
-    if not place(name).exists():
-        return False
-    return json.loads(place(name).read_text("utf8")).get("experiment") == experiment(name)
+    with suppress(FileNotFoundError, Damaged):
+        return read_json(place(name)).get("experiment") == experiment(name)
+    return False
 
 
 def experiment(name):
@@ -57,8 +58,7 @@ def experiment(name):
     A chapter may be rewritten. As long as its own seeds give the same values, to six digits,
     the experiment is the same, and what its confirming seeds gave stays true.
     """
-    path = execute.ROOT / f"book/results/{name}.json"
-    record = json.loads(path.read_text("utf8")) if path.exists() else {"claims": []}
+    record = execute.stored_record(name) or {"claims": []}
     parts = [
         (
             claim["id"],
@@ -84,20 +84,17 @@ def expected(name):
 
 
 def job(name):
-    name, text, _, records = execute.task(name, None)
-    return name, text, CONFIRM, records, False
+    return execute.task(name, CONFIRM)
 
 
-def put(files):
+def put(job, files):
     """Keep the record, if it is that of a confirming run on the data it should be on."""
-    (notebook,) = (path for path in files if path.endswith(".ipynb"))
-    name = Path(notebook).stem
-    record = json.loads(files[f"book/results/{name}.json"])
+    record = json.loads(files[f"book/results/{job.name}.json"])
     if record["profile"] != "confirm" or record["data"] == "simulated":
         kind = "stand-ins of the data" if record["data"] == "simulated" else record["profile"]
-        raise Busy(f"{name}: ran with {kind}, so it confirms nothing and is not stored")
-    record["experiment"] = experiment(name)
-    write_json(place(name), record)
+        draft = execute.write_draft(job, files)
+        execute.reject(job.name, draft, f"it ran with {kind}, so it confirms nothing")
+    write_json(place(job.name), record | {"experiment": experiment(job.name)})
 
 
 if __name__ == "__main__":

@@ -1,54 +1,94 @@
 """Execute notebooks in place: two at a time here, or as many as a Dask cluster has workers.
 
-    python tools/execute.py [--seeds N] [--scheduler tcp://host:port] [notebook ...]
+    python tools/execute.py [--scheduler tcp://host:port] [notebook ...]
+    python tools/execute.py --into FOLDER [--seeds N] [notebook ...]
 
-A notebook and its records are replaced together, when all of it has run. A run that is
-killed, fails or finds no room on the disk leaves the old files; the next one starts clean.
+A notebook and its record are replaced together, when all of it has run, and only by better
+ones; what may not take their place lies in _build/rejected. A run that is killed leaves the
+old files, or is finished by the next one if all of the new ones were there. Other settings
+write to a folder of their own.
+
+An open tcp port of a Dask scheduler lets everybody who reaches it run code on its workers: use
+it inside a network that you trust, or with Dask's TLS settings (tls://), which are passed on.
 """
 
 import argparse
 import json
+import os
+import shutil
+import signal
 import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import run_notebook
 from locks import Busy, locked
-from whole import write_whole
+
+from sonode_utils.evidence.records import Damaged, read_json, worse, writable, write_whole
 
 ROOT = Path(__file__).parents[1]
-PATIENCE = 10  # seconds to wait for a scheduler
+PATIENCE = 10  # seconds to wait for a scheduler, and for a worker to come back
+
+
+class Job(NamedTuple):
+    """The arguments of `run_notebook.run`."""
+
+    name: str
+    text: str
+    parameters: dict
+    records: dict[str, str]  # what it may read of book/results
+    replaces: bool = True
 
 
 def main(arguments=None):
     options = parse(arguments)
     names = [find(name) for name in options.notebooks] or known()
     names = sorted(names, key=last_seconds, reverse=True)  # the longest first
-    return run_all(names, lambda name: task(name, options.seeds), put, options.scheduler)
+    seeds = {"seeds": options.seeds} if options.seeds else {}
+    put = replace
+    if options.into:
+        put = partial(put_into, new_folder(options.into, names))
+    job = partial(task, parameters=seeds, replaces=not options.into)
+    return run_all(names, job, put, options.scheduler)
 
 
 def run_all(names, job, put, scheduler=None, expected=None):
     """Run the notebooks here or on a cluster; 1 if any failed.
 
-    job(name): the arguments of `run_notebook.run`; put(files): stores what it made;
+    job(name): the Job of it; put(job, files): stores what it made;
     expected(name): how many seconds it takes.
     """
-    if not scheduler:
-        return here(names, lambda name: execute(job(name), put), expected or last_seconds)
     try:
-        return on_cluster(scheduler, names, job, put)
-    except Busy as refused:
-        sys.exit(f"{refused}; nothing was changed")
+        writable(ROOT / "_build", "the folder for what is built")
+        if scheduler:
+            return on_cluster(scheduler, names, job, put)
+        return here(names, lambda name: execute(name, job, put), expected or last_seconds)
+    except (Busy, ValueError) as refused:
+        sys.exit(f"{refused}\nNothing was changed.")
 
 
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("notebooks", nargs="*", help="names such as 02_parity; all if none")
-    parser.add_argument("--seeds", type=int, help="other number of seeds")
+    parser.add_argument("--seeds", type=int, help="other number of seeds; needs --into")
+    parser.add_argument("--into", help="a folder for what is made with other settings")
     parser.add_argument("--scheduler", help="address of a Dask scheduler, tcp://host:port")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.seeds is not None and options.seeds < 1:
+        parser.error(f"--seeds {options.seeds}: it accepts a whole number, 1 or more")
+    other = "--seeds" if options.seeds else "SONODE_PROFILE" if profile() != "paper" else ""
+    if other and not options.into:
+        words = f"{other} makes other settings than the paper's, which book/results keeps"
+        parser.error(f"{words}: name a folder, --into FOLDER (make reproduce INTO=FOLDER)")
+    return options
+
+
+def profile():
+    return os.environ.get("SONODE_PROFILE") or "paper"
 
 
 def known():
@@ -63,18 +103,30 @@ def find(name):
 
 def last_seconds(name):
     """How long it computed last time, as its record says; 0 where there is none."""
-    record = ROOT / f"book/results/{name}.json"
-    return json.loads(record.read_text("utf8"))["cpu_seconds"] if record.exists() else 0
+    record = stored_record(name)
+    return record["cpu_seconds"] if record else 0
 
 
-def task(name, seeds):
-    """The arguments of `run_notebook.run`."""
+def stored_record(name):
+    """The record in book/results; None where there is none, or a damaged one."""
+    with suppress(FileNotFoundError, Damaged):
+        return read_json(ROOT / f"book/results/{name}.json")
+    return None
+
+
+def task(name, parameters, replaces=True):
+    """The job of a notebook, with what chapter E4 reads and the words of every chapter."""
+    own = f"book/results/{name}.json"
+    paths = [*sorted((ROOT / "book/results/mnist").glob("*.json")), ROOT / own]
+    paths = [
+        path for path in [*paths, ROOT / f"book/results/confirm/{name}.json"] if path.exists()
+    ]
+    records = {path.relative_to(ROOT).as_posix(): path.read_text("utf8") for path in paths}
+    if own in records and not stored_record(name):
+        print(f"{own} is damaged; a run that ends well replaces it", file=sys.stderr)
+        del records[own]
     text = (ROOT / f"notebooks/{name}.ipynb").read_text("utf8")
-    results = ROOT / "book/results"  # what chapter E4 reads, and the words of every chapter
-    stored = [*sorted((results / "mnist").glob("*.json")), results / f"confirm/{name}.json"]
-    stored = [path for path in stored if path.exists()]
-    records = {str(path.relative_to(ROOT)): path.read_text("utf8") for path in stored}
-    return name, text, {"seeds": seeds} if seeds else {}, records
+    return Job(name, text, parameters, records, replaces)
 
 
 def one_at_a_time(name):
@@ -82,13 +134,14 @@ def one_at_a_time(name):
     return locked(ROOT / f"_build/locks/{name}.lock", message)
 
 
-def execute(arguments, put):
+def execute(name, job, put):
     """Run one notebook in a fresh kernel, then store what it made."""
-    name = arguments[0]
     try:
         with one_at_a_time(name):
-            put(run_notebook.run(*arguments))
-    except (RuntimeError, Busy) as error:
+            finish(name)
+            ready = job(name)
+            put(ready, run_notebook.run(*ready))
+    except (RuntimeError, Busy, Damaged) as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
     except OSError as error:
@@ -97,24 +150,80 @@ def execute(arguments, put):
     return 0
 
 
-def put(files):
-    """Write all of a notebook's files or, where one cannot be written, none.
+def replace(job, files):
+    """Put all of a notebook's files in the place of the old ones, or none and say why."""
+    draft, record = write_draft(job, files), f"book/results/{job.name}.json"
+    old, new = stored_record(job.name), json.loads(files.get(record, "null"))
+    if why := new and worse(old, new):
+        reject(job.name, draft, why)
+    draft.rename(draft.with_name(job.name))  # from here on it takes its place, after a kill too
+    finish(job.name)
 
-    A record of other than the paper's settings has no place in book/results.
-    """
-    (name,) = (Path(path).stem for path in files if path.endswith(".ipynb"))
-    record = files.get(f"book/results/{name}.json")
-    if record and json.loads(record)["profile"] != "paper":
-        print(f"{name}: not the paper's settings, so book/results stays as it is")
-        files = {path: text for path, text in files.items() if path.endswith(".ipynb")}
-    with ExitStack() as together:
-        for path, text in files.items():
-            together.enter_context(write_whole(ROOT / path)).write_text(text, "utf8")
+
+def write_draft(job, files):
+    """A folder with the files, and with the text of the notebook that was submitted."""
+    draft = ROOT / f"_build/pending/.{job.name}"
+    shutil.rmtree(draft, ignore_errors=True)  # a killed run's
+    for path, text in {**files, "submitted": job.text}.items():
+        (draft / path).parent.mkdir(parents=True, exist_ok=True)
+        (draft / path).write_text(text, "utf8")
+    return draft
+
+
+def finish_all():
+    """Finish what killed runs had ready, where no other process is doing so."""
+    for place in sorted((ROOT / "_build/pending").glob("[!.]*")):
+        with suppress(Busy), one_at_a_time(place.name):
+            finish(place.name)
+
+
+def finish(name):
+    """Put the files of a run that has ended in their places, the notebook first."""
+    place, notebook = ROOT / f"_build/pending/{name}", f"notebooks/{name}.ipynb"
+    if not place.exists():
+        return
+    if (place / notebook).exists():
+        if (ROOT / notebook).read_text("utf8") != (place / "submitted").read_text("utf8"):
+            reject(name, place, "the notebook was edited while it ran")
+        os.replace(place / notebook, ROOT / notebook)
+    for path in sorted(place.rglob("*.json")):
+        (ROOT / path.relative_to(place)).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(path, ROOT / path.relative_to(place))
+    shutil.rmtree(place)
+
+
+def reject(name, files, why):
+    """Move the files aside and raise Busy with the reason."""
+    (files / "reason.txt").write_text(f"{name}: {why}\n", "utf8")
+    aside = ROOT / f"_build/rejected/{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    aside.parent.mkdir(parents=True, exist_ok=True)
+    files.rename(aside)
+    raise Busy(f"{name}: {why}. The old files stay; the new ones are in {aside}")
+
+
+def new_folder(folder, names):
+    """The folder that the user named; refused where it has one of the notebooks."""
+    folder = writable(Path(folder).resolve(), "--into")
+    for path in [folder / f for name in names for f in own_files(name)]:
+        if path.exists():
+            sys.exit(f"--into: {path} exists already; name another folder, or remove it")
+    return folder
+
+
+def put_into(folder, job, files):
+    for path, text in files.items():
+        with write_whole(folder / path) as draft:
+            draft.write_text(text, "utf8")
+
+
+def own_files(name):
+    """The files that a notebook may make, in a checkout."""
+    return [f"notebooks/{name}.ipynb", *(f"book/results/{k}{name}.json" for k in ("", "play/"))]
 
 
 def here(names, run_one, expected, at_once=2):
     """Keep two kernels busy; report each notebook; 1 if any failed."""
-    since, failed = {}, []
+    since, failed, lasts = {}, [], {name: expected(name) for name in names}
 
     def one(name):
         since[name] = time.time()
@@ -129,16 +238,16 @@ def here(names, run_one, expected, at_once=2):
                 word, seconds = "FAILED" if result else "done", time.time() - since.pop(name)
                 print(f"\r{name:28} {word} in {seconds:.0f} s" + " " * 20, flush=True)
             waiting = [name for name in tasks.values() if name not in since]
-            report(dict(since), expected, sum(map(expected, waiting)) / at_once)
+            report(dict(since), lasts, sum(lasts[name] for name in waiting) / at_once)
     return summary(failed)
 
 
-def report(running, expected, waiting):
+def report(running, lasts, waiting):
     """A line on what runs, and on how long the whole will take."""
     parts, rest = [], []
     for name, since in running.items():
         elapsed = time.time() - since
-        rest.append(max(0, expected(name) - elapsed))
+        rest.append(max(0, lasts[name] - elapsed))
         parts.append(
             f"{name} {elapsed:.0f} s" + f", about {rest[-1]:.0f} s left" * bool(rest[-1])
         )
@@ -160,7 +269,7 @@ def summary(failed):
 def on_cluster(address, names, job, put):
     """Each notebook is a task; Dask gives a lost worker's task to another one."""
     try:
-        from distributed import Client, as_completed
+        from distributed import Client
     except ImportError:
         raise Busy("a cluster needs the extra: pip install -e .[cluster]") from None
     try:
@@ -170,39 +279,81 @@ def on_cluster(address, names, job, put):
     with client, ExitStack() as ours:
         for name in names:
             ours.enter_context(one_at_a_time(name))
-        client.upload_file(run_notebook.__file__)
+            finish(name)
+        client.upload_file(str(Path(__file__).with_name("run_notebook.py")))
         refuse_strangers(client.run(run_notebook.fingerprint))
+        jobs = [job(name) for name in names]
         tasks = {
-            client.submit(run_notebook.run, *job(name), pure=False, priority=-k): name
-            for k, name in enumerate(names)
+            client.submit(run_notebook.signed, *one, pure=False, priority=-k): one
+            for k, one in enumerate(jobs)
         }
         failed, started = [], time.time()
-        for done in as_completed(tasks):
-            failed += [tasks[done]] if not take(done, tasks[done], put) else []
-            print(f"{tasks[done]:28} {time.time() - started:.0f} s", flush=True)
-    return summary(failed)
+        try:
+            for done in arriving(client, set(tasks)):
+                one = tasks.pop(done)
+                failed += [] if take(done, one, put) else [one.name]
+                print(f"{one.name:28} {time.time() - started:.0f} s", flush=True)
+        except Busy as lost:
+            print(f"{lost} at {address}", file=sys.stderr)
+    return summary(failed + [one.name for one in tasks.values()])
+
+
+def arriving(client, waiting):
+    """The tasks as they end; Busy where nobody has been there to run them for a while."""
+    seen = time.time()
+    while waiting:
+        time.sleep(0.5)
+        workers = client.scheduler_info().get("workers")
+        if client.status not in (
+            "running",
+            "connecting",
+        ):  # it tried again for PATIENCE seconds
+            raise Busy("the scheduler is gone")
+        seen = time.time() if workers else seen
+        if time.time() - seen > PATIENCE:
+            raise Busy(f"no worker has been there for {PATIENCE} seconds")
+        for done in [task for task in waiting if task.done()]:
+            waiting.remove(done)
+            yield done
 
 
 def refuse_strangers(workers):
     """Records of one book come from one version of everything."""
     if not workers:
         raise Busy("the scheduler has no workers: start dask worker at its address")
-    ours = run_notebook.fingerprint()
     for address, theirs in workers.items():
-        other = [f"{n} {theirs[n]}, not {ours[n]}" for n in ours if theirs[n] != ours[n]]
-        if other:
-            raise Busy(f"worker {address} has {'; '.join(other)}: update it")
+        refuse_stranger(f"worker {address}", theirs)
 
 
-def take(done, name, put):
-    """Put a task's files in place; False, with a word, where there are none."""
+def refuse_stranger(who, theirs):
+    ours = run_notebook.fingerprint()
+    other = [f"{n} {theirs.get(n)}, not {ours[n]}" for n in ours if theirs.get(n) != ours[n]]
+    if other:
+        raise Busy(f"{who} has {'; '.join(other)}: update it")
+
+
+def take(done, job, put):
+    """Put a task's files in place; False, with a word, where there are none to be trusted."""
     try:
-        put(done.result())
+        files, fingerprint = done.result()
+        refuse_stranger("the worker that ran it", fingerprint)
+        if strange := sorted(files.keys() - set(own_files(job.name))):
+            raise Busy(f"its worker sent files of other names, {', '.join(strange)}")
+        put(job, files)
     except Exception as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        print(f"{job.name}: {error}", file=sys.stderr)
         return False
     return True
 
 
+def stop(number, frame):
+    """End in one line; the kernels see within a second that this process is gone."""
+    print("\nStopped. Notebooks that had ended are stored; the others are as they were.")
+    sys.stdout.flush()
+    os._exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
     sys.exit(main())

@@ -13,7 +13,8 @@ from pathlib import Path
 from browser import chromium, open_page, started
 from build_book import ROOT, jupyter_book
 from vendor import vendor
-from whole import write_whole
+
+from sonode_utils.evidence.records import write_whole
 
 PAGE_OR_FIGURE = re.compile(
     r'id="document-(?P<page>[^"]+)"'

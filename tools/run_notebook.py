@@ -52,10 +52,17 @@ def run(name, text, parameters, records, replaces=True):
             cell["source"] = before
             tidy(cell)
         made = {
-            f"book/results/{path.relative_to(saved)}": path.read_text("utf8")
+            f"book/results/{path.relative_to(saved).as_posix()}": path.read_text("utf8")
             for path in sorted(saved.rglob("*.json"))
         }
+    if record := made.get(f"book/results/{name}.json"):  # the two agree, and can show it
+        notebook.metadata["record_sha256"] = hashlib.sha256(record.encode()).hexdigest()
     return {**made, f"notebooks/{name}.ipynb": nbformat.writes(notebook) + "\n"}
+
+
+def signed(*job):
+    """What `run` makes, and what it was made with, for those who sent the job elsewhere."""
+    return run(*job), fingerprint()
 
 
 def execute(notebook, here, saved, replaces=True):

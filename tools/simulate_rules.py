@@ -15,7 +15,7 @@ import numpy as np
 
 from sonode_utils.evidence.compare import exchange_test
 from sonode_utils.evidence.intervals import median_interval, shift_interval
-from sonode_utils.evidence.report import write_json
+from sonode_utils.evidence.records import write_json
 from sonode_utils.evidence.rules import share
 
 ROOT = Path(__file__).parents[1]

@@ -9,8 +9,12 @@ and seeds take turns, one epoch each.
 
 import argparse
 import copy
+import io
+import os
 import sys
 import time
+from contextlib import suppress
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -20,15 +24,15 @@ import torch
 from locks import Busy, locked
 from torch.nn.functional import pad
 from tqdm import tqdm
-from whole import write_whole
 
 from sonode_utils.chapters import mnist
 from sonode_utils.chapters.mnist import MODELS
 from sonode_utils.data.measured import DataMissing, WrongFile
-from sonode_utils.evidence.report import write_json
+from sonode_utils.evidence.records import Damaged, read_json, write_json, write_whole
 
 ROWS = Path(__file__).parents[1] / "book/results/mnist"
 BATCH, TIGHT_IMAGES = 128, 100
+STATE = ("rows", "weights", "optimiser", "random")
 PIECES = 10  # of an epoch, each with its mean accuracy and NFE
 
 
@@ -126,20 +130,42 @@ class Trainer:
         }  # fmt: skip
 
 
+def save_checkpoint(path, state):
+    """A line with the sha256 of the rest, then what torch.save writes; whole or not at all."""
+    torch.save(state, content := io.BytesIO())
+    with write_whole(path) as draft:
+        draft.write_bytes(sha256(content.getvalue()).hexdigest().encode() + b"\n")
+        with draft.open("ab") as file:
+            file.write(content.getvalue())
+
+
 def load_checkpoint(path, settings):
-    """The state saved at `path`, if it is of a run with these settings."""
+    """The state saved at `path`, if it is whole and of a run with these settings."""
+    found, _, content = path.read_bytes().partition(b"\n")
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        saved = dict(state["run"])
+        if found.decode("latin1") != sha256(content).hexdigest():
+            raise ValueError("its sha256 is not the one it was saved with")
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        saved, _ = dict(state["run"]), [state[name] for name in STATE]
     except Exception as error:
+        os.replace(path, aside := path.with_suffix(".damaged"))
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
         raise Busy(
-            f"{path} cannot be read as a checkpoint ({type(error).__name__}); "
-            "move it away to begin this run again"
+            f"{path} is damaged ({why}). It is not used; it lies at {aside} now, and the same "
+            "command begins this run again"
         ) from error
     other = [f"{k} {saved.get(k)}, not {v}" for k, v in settings.items() if saved.get(k) != v]
     if other:
         raise Busy(f"{path} is of another run: {'; '.join(other)}")
     return state
+
+
+def store_rows(path, rows):
+    """Replace the file of rows, unless it has more of them: a run that began again."""
+    with suppress(FileNotFoundError):
+        if len(read_json(path)) > len(rows):
+            return
+    write_json(path, rows)
 
 
 def train(run, digits, *, checkpoints, rows, device="cpu", until=None):
@@ -153,16 +179,15 @@ def train(run, digits, *, checkpoints, rows, device="cpu", until=None):
         trainer = Trainer(run, device)
         if path.exists():
             trainer.restore(load_checkpoint(path, run._asdict()))
-            write_json(table, trainer.rows)
+            store_rows(table, trainer.rows)
         until, steps = until or run.epochs, len(digits.images) // BATCH
         begin, every = len(trainer.rows) * steps, 1 if sys.stderr.isatty() else 30
         with tqdm(desc=run.name, unit="step", total=until * steps, initial=begin,
                   mininterval=every) as bar:  # fmt: skip
             while len(trainer.rows) < until:
                 trainer.epoch(digits, bar)
-                with write_whole(path) as draft:
-                    torch.save(trainer.state(), draft)
-                write_json(table, trainer.rows)
+                save_checkpoint(path, trainer.state())
+                store_rows(table, trainer.rows)
     return trainer
 
 
@@ -178,7 +203,7 @@ def main(arguments=None):
                     run = Run(model, options.epochs, seed, options.images)
                     train(run, digits, checkpoints=options.checkpoints, rows=options.rows,
                           device=options.device, until=until)  # fmt: skip
-    except (Busy, mnist.Diverged, DataMissing, WrongFile) as error:
+    except (Busy, Damaged, mnist.Diverged, DataMissing, WrongFile) as error:
         sys.exit(f"mnist: {error}")
     except OSError as error:
         sys.exit(

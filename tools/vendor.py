@@ -1,11 +1,12 @@
 """Fetch the JavaScript the book needs, so that its pages open with no network.
 
-The packages come by name through npm, their archives checked against the hashes below.
-Without npm or a network the book still builds: its pages then load MathJax
-from a public CDN, and the build says so.
+The packages come by name through npm, their archives checked against the hashes below, and
+the files that were kept against the hashes they had. Without npm or a network the book still
+builds: its formulas then stay TeX, and the build says on which pages.
 """
 
 import hashlib
+import json
 import shutil
 import subprocess
 import tarfile
@@ -26,23 +27,39 @@ SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 def vendor():
-    """True when assets/vendor is complete; False, with a word, when it cannot be had."""
+    """ "" when assets/vendor is complete, or else the reason why it cannot be had."""
     if (VENDOR / "complete").exists():
-        return True
+        damaged = [name for name, known in _kept().items() if _sha256(VENDOR / name) != known]
+        if not damaged:
+            return ""
+        aside = VENDOR.with_name(f".{VENDOR.name}.damaged")
+        shutil.rmtree(aside, ignore_errors=True)
+        VENDOR.rename(aside)
+        print(f"{VENDOR / damaged[0]} is damaged: {aside.name} has it now; fetching it again")
     if shutil.which("npm") is None:
-        print("npm is not installed: the pages will load MathJax from a CDN")
-        return False
+        return "npm is not installed"
     draft = VENDOR.with_name(f".{VENDOR.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)  # what a killed build left behind
     try:
         _lay_out(_fetch(*MATHJAX, _folder(draft)), draft)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        print(f"{error}\nthe pages will load MathJax from a CDN")
         shutil.rmtree(draft, ignore_errors=True)
-        return False
+        return str(error)
     shutil.rmtree(VENDOR, ignore_errors=True)
     draft.rename(VENDOR)
-    return True
+    return ""
+
+
+def _kept():
+    """{name: sha256} of the files that were kept; nothing of that where it cannot be read."""
+    try:
+        return json.loads((VENDOR / "complete").read_text("utf8"))
+    except ValueError:
+        return {"complete": ""}
+
+
+def _sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
 def _folder(path):
@@ -52,12 +69,14 @@ def _folder(path):
 
 def _fetch(name, sha256, draft):
     """One package's files, from an archive whose hash is the one we know."""
-    command = ["npm", "pack", "--silent", "--pack-destination", str(draft), name]
+    command = ["npm", "pack", "--loglevel=error", "--pack-destination", str(draft), name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode:
-        raise OSError(f"npm could not fetch {name}: {done.stderr.strip()[-200:]}")
+        lines = [line.removeprefix("npm error ") for line in done.stderr.splitlines()]
+        said = [line for line in lines if " " in line and "complete log" not in line]
+        raise OSError(f"npm could not fetch {name}: {'; '.join(said[:2]) or 'no reason given'}")
     archive = draft / done.stdout.split()[-1]
-    found = hashlib.sha256(archive.read_bytes()).hexdigest()
+    found = _sha256(archive)
     if found != sha256:
         raise ValueError(f"{name} has sha256 {found}, not {sha256}: not used")
     target = _folder(draft / archive.stem)
@@ -74,7 +93,8 @@ def _lay_out(mathjax, draft):
     shutil.copytree(es5 / "output/chtml/fonts", maths / "output/chtml/fonts")
     shutil.copytree(es5 / "input/tex/extensions", maths / "input/tex/extensions")
     shutil.rmtree(mathjax.parent)
-    (draft / "complete").touch()
+    kept = {str(p.relative_to(draft)): _sha256(p) for p in maths.rglob("*") if p.is_file()}
+    (draft / "complete").write_text(json.dumps(kept), "utf8")
 
 
 def axe(folder):

@@ -1,4 +1,7 @@
-"""Use the MathJax in assets/vendor where it has been fetched, else the CDN's."""
+"""Use the MathJax in assets/vendor; where it could not be fetched, say so on the page.
+
+Formulas then stay as they are written in TeX. No page ever asks another server for anything.
+"""
 
 from pathlib import Path
 
@@ -6,8 +9,10 @@ VENDOR = Path(__file__).parents[2] / "assets" / "vendor"
 
 
 def use_vendored(app, config):
-    if (VENDOR / "complete").exists():
-        config.mathjax_path = "vendor/mathjax/tex-mml-chtml.js"
+    fetched = (VENDOR / "complete").exists()
+    config.mathjax_path = "vendor/mathjax/tex-mml-chtml.js" if fetched else "no_mathjax.js"
+    if not fetched:
+        config.mathjax3_config = None
 
 
 def setup(app):

@@ -154,7 +154,11 @@ def read_runs(folder: Path, **settings) -> dict[tuple[str, int], list[dict]]:
     """{(model, seed): its rows, epoch by epoch} of the stored runs with these settings."""
     runs: dict[tuple[str, int], list[dict]] = {}
     for path in sorted(Path(folder).glob("*.json")):
-        for row in json.loads(path.read_text("utf8")):
-            if all(row[name] == value for name, value in settings.items()):
-                runs.setdefault((row["model"], row["seed"]), []).append(row)
+        try:
+            for row in json.loads(path.read_text("utf8")):
+                if all(row[name] == value for name, value in settings.items()):
+                    runs.setdefault((row["model"], row["seed"]), []).append(row)
+        except (ValueError, KeyError, TypeError) as error:
+            why = f"({type(error).__name__}: {error}); take it back with `git checkout`"
+            raise ValueError(f"{path} is not whole {why}") from None
     return runs

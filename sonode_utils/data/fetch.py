@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pooch
 import requests
+from requests.utils import prepend_scheme_if_needed
 
 CONNECT, READ = 1.5, 10.0  # seconds: to look up a name and connect, between bytes
 ADVICE = "Put the original in its place, remove it, or unset SONODE_DATA_DIR."
@@ -44,8 +45,16 @@ def find(source: Source) -> tuple[bytes, str]:
     folder = os.environ.get("SONODE_DATA_DIR", "")
     here = Path(folder).expanduser()
     kept = Path(pooch.os_cache("sonode"), source.name).expanduser()
-    if folder and not here.is_dir():
-        warn_once(f"SONODE_DATA_DIR={folder} is not a folder")
+    try:
+        if folder and not here.is_dir():
+            warn_once(f"SONODE_DATA_DIR={folder} is not a folder")
+        elif folder:
+            os.listdir(here)
+    except OSError as error:
+        raise WrongFile(
+            f"SONODE_DATA_DIR={folder} cannot be read ({error.strerror}). "
+            "Make the folder readable, name another one, or unset SONODE_DATA_DIR."
+        ) from None
     for path in (here / source.name, here / "mnist" / source.name):
         if folder and path.exists():
             return _checked(path, source), "SONODE_DATA_DIR"
@@ -91,27 +100,32 @@ def _fetch(source, kept):
     download, reasons = pooch.HTTPDownloader(timeout=(CONNECT, READ)), []
     for url in source.urls:
         host = urlsplit(url).hostname
-        if not _reachable(url):
-            reasons.append(f"cannot connect to {host}")
+        if why := _unreachable(url):
+            reasons.append(why)
             continue
         warn_once(f"fetching {source.name} ({source.size / 1e6:.1f} MB) from {host}")
         try:  # pooch writes to a temporary file and moves it once its hash is right
             pooch.retrieve(url, source.sha256, kept.name, kept.parent, downloader=download)
             return kept.read_bytes(), f"download from {host}"
+        except OSError as error:  # all of requests' exceptions are, too
+            reasons.append(f"{host}: {type(error).__name__}: {str(error)[:120]}")
         except ValueError as error:  # pooch's word for another hash; it names both
             warn_once(f"{url}: {error}")
             reasons.append(f"{host} sent a wrong file")
-        except OSError as error:  # all of requests' exceptions are, too
-            reasons.append(f"{host}: {type(error).__name__}: {str(error)[:120]}")
     return None, "; ".join(dict.fromkeys(reasons))
 
 
 @cache
-def _reachable(url):
-    """Does the server, or the proxy before it, accept a connection within CONNECT seconds?"""
-    proxies = requests.utils.get_environ_proxies(url)
-    at = urlsplit(requests.utils.select_proxy(url, proxies) or url)
-    address, answered = (at.hostname, at.port or (80 if at.scheme == "http" else 443)), []
+def _unreachable(url):
+    """Why the server, or the proxy before it, takes no connection within CONNECT seconds."""
+    proxy = requests.utils.select_proxy(url, requests.utils.get_environ_proxies(url))
+    scheme = urlsplit(url).scheme.upper()
+    through = f", the proxy that {scheme}_PROXY or ALL_PROXY names" if proxy else ""
+    try:
+        at = urlsplit(prepend_scheme_if_needed(proxy, "http") if proxy else url)
+        address, answered = (at.hostname, at.port or (80 if at.scheme == "http" else 443)), []
+    except ValueError as error:  # requests' own exceptions among them
+        return f"{proxy}{through}, is not an address ({error}); mend it or unset it"
 
     def connect():
         with suppress(OSError):
@@ -120,4 +134,4 @@ def _reachable(url):
     asking = threading.Thread(target=connect, daemon=True)  # a name's look-up has no time-out
     asking.start()
     asking.join(CONNECT)
-    return bool(answered)
+    return "" if answered else f"cannot connect to {address[0]}{through}"

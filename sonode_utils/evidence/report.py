@@ -1,6 +1,5 @@
 """A notebook's run: its parameters, the values behind its verdicts, its claims, its record."""
 
-import json
 import os
 import platform
 import time
@@ -18,6 +17,14 @@ import numpy as np
 from sonode_utils.evidence import verdicts
 from sonode_utils.evidence.compare import compare
 from sonode_utils.evidence.parameters import LIMITS, apply_profile
+from sonode_utils.evidence.records import (
+    KEPT,
+    read_json,
+    records_folder,
+    worse,
+    writable,
+    write_json,
+)  # fmt: skip
 from sonode_utils.evidence.rules import Part, solver_change
 from sonode_utils.evidence.tables import claim_row, parts_rows, table_html
 
@@ -51,30 +58,34 @@ def later() -> Any:
     )
 
 
-def records_folder() -> Path:
-    """book/results, in the working directory or above it."""
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        if (found := folder / "book" / "results").is_dir():
-            return found
-    raise FileNotFoundError("no book/results here or above: work inside a checkout of the book")
-
-
 class Run:
-    """What one notebook computed; data: "synthetic", "real" or "simulated"."""
+    """What one notebook computed; data: "synthetic", "real" or "simulated".
+
+    Its record goes to results_dir, or else to the folder SONODE_RESULTS_DIR, or else nowhere:
+    `make reproduce` alone writes to book/results, a notebook and its record together. What
+    would stop the record from being written or compared at the end is an error at the start.
+    """
 
     def __init__(self, notebook, profile, seeds, results_dir="", settings=None) -> None:
         self.notebook, self.profile, self.seeds = notebook, profile, seeds
-        self.results_dir, self.settings, self.data = results_dir, settings or {}, "synthetic"
+        self.settings, self.data, self.old = settings or {}, "synthetic", None
         self.started = time.perf_counter(), time.process_time()
+        with suppress(FileNotFoundError):  # of the record, or of the whole folder
+            self.old = read_json(records_folder() / f"{notebook}.json")
+        name = "results_dir" if results_dir else "SONODE_RESULTS_DIR"
+        folder = results_dir or os.environ.get("SONODE_RESULTS_DIR")
+        self.folder = writable(Path(folder).resolve(), name) if folder else None
         self.claims: dict[str, dict] = {}
         self.groups: dict[str, dict] = {}  # the parts of each claim, and those beside it
         self.values: dict[str, np.ndarray] = {}
         self.quotes: dict[str, float | str] = {}
-        self.networks: dict[str, object] = {}  # for the playground, saved as play/<name>.json
+        self.networks: dict[str, object] = {}  # for the playground, saved in play/
 
     def use(self, *records) -> None:
         """Say which measured data sets this run is about; one stand-in makes it simulated."""
         self.data = "real" if {record.data for record in records} == {"real"} else "simulated"
+        if self.replaces and (why := worse(self.old, {"profile": "paper", "data": self.data})):
+            raise RuntimeError(f"this run cannot replace the stored record: {why}")
         if self.data == "simulated":
             print("SIMULATED stand-in of the same physics: claims are not judged.")
 
@@ -142,23 +153,22 @@ class Run:
         whole = table_html(head, map(claim_row, shown), ids=[f"claim-{c['id']}" for c in shown])
         return HTML(f"{whole}<details class='parts'>{fold}</details>")
 
-    def close(self) -> None:
-        """Write the record, to book/results only with the paper's settings; a line per claim.
+    @property
+    def replaces(self) -> bool:
+        """Does `make reproduce` run it, to put its record in the place of the stored one?"""
+        return "SONODE_REPLACES" in os.environ and self.profile in KEPT
 
-        A run that replaces the stored record (there, or by `make reproduce`) agrees with it.
+    def close(self) -> None:
+        """Write the record, if there is a folder for it; print a line per claim.
+
+        A run that replaces the stored record agrees with it.
         """
-        folder = self.results_dir or os.environ.get("SONODE_RESULTS_DIR") or records_folder()
-        folder, record = Path(folder).resolve(), self.as_dict()
-        in_book = folder.parts[-2:] == ("book", "results")
-        replaces = self.profile == "paper" and (in_book or "SONODE_REPLACES" in os.environ)
-        old = record if replaces else None
-        with suppress(FileNotFoundError):  # of the record, or of the whole folder
-            path = records_folder() / f"{self.notebook}.json"
-            old = old or json.loads(path.read_text("utf8"))
-        if self.profile == "paper" or not in_book:
-            write_json(folder / f"{self.notebook}.json", record)
-            for name, data in self.networks.items():
-                write_json(folder / "play" / f"{name}.json", data, indent=None)
+        record = self.as_dict()
+        if self.folder:
+            write_json(self.folder / f"{self.notebook}.json", record)
+            if self.networks:
+                write_json(self.folder / f"play/{self.notebook}.json", self.networks, None)
+        old = record if self.replaces else self.old
         lines = [compare(id, old, record) for id in self.claims]
         print(*lines or ["no claim is judged here"], sep="\n")
 
@@ -212,18 +222,9 @@ def _described(groups, name_of):
 def _confirmed(notebook):
     """The judged claims of the notebook's confirming run, if there is one."""
     with suppress(FileNotFoundError):
-        path = records_folder() / "confirm" / f"{notebook}.json"
-        record = json.loads(path.read_text("utf8"))
+        record = read_json(records_folder() / "confirm" / f"{notebook}.json")
         return {c["id"]: verdicts.judge_claim(record, c) for c in record["claims"]}
     return {}
-
-
-def write_json(path: Path, content, indent: int | None = 1) -> None:
-    """Write JSON whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")  # a killed writer's draft is written over
-    draft.write_text(json.dumps(content, indent=indent, allow_nan=False) + "\n", "utf8")
-    os.replace(draft, path)
 
 
 def _processor():

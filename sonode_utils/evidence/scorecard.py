@@ -1,11 +1,11 @@
 """From the records to the scorecard: every claim with its word, as plain data."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from sonode_utils.evidence.report import CATALOGUE, records_folder
+from sonode_utils.evidence.records import read_json, records_folder
+from sonode_utils.evidence.report import CATALOGUE
 from sonode_utils.evidence.verdicts import judge_claim
 
 # Words of the two versions that mean the same.
@@ -15,7 +15,7 @@ SAME = {"reproduced": "supported", "inconclusive": "unresolved", "partly": "mixe
 def load_results(folder: Path | None = None) -> list[dict]:
     """Every notebook's record in a folder (book/results), in the order of the notebooks."""
     paths = sorted(Path(folder or records_folder()).glob("*.json"))
-    found = [json.loads(path.read_text("utf8")) for path in paths]
+    found = [read_json(path) for path in paths]
     return [record for record in found if "notebook" in record]
 
 
@@ -30,7 +30,7 @@ def scorecard(folder: Path | None = None) -> list[dict]:
     if unknown := (own | confirming).keys() - CATALOGUE.keys():
         raise ValueError(f"no such claims in the catalogue: {sorted(unknown)}")
     path = folder / "version1.json"
-    first = json.loads(path.read_text("utf8")) if path.exists() else {"claims": {}}
+    first = read_json(path) if path.exists() else {"claims": {}}
     rows = []
     for id, entry in CATALOGUE.items():
         row = {"id": id, **entry, "before": _version1(first, id)}

@@ -11,7 +11,8 @@ import pytest
 from docutils import nodes
 
 from sonode_utils.evidence import exact, order, scorecard, share
-from sonode_utils.evidence.report import Run, write_json
+from sonode_utils.evidence.records import write_json
+from sonode_utils.evidence.report import Run
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "book/_ext")]
@@ -162,9 +163,16 @@ def test_markup_in_a_record_never_reaches_a_page(name, judged):
         claim |= {"ours": bad, "paper": bad, "anchor": bad, "scale": bad, "quoted": bad}
         claim["parts"] = {bad: next(iter(claim["parts"].values()))}
         claim["beside"] = {bad: claim["parts"]}
-    record |= {"notebook": bad, "machine": bad, "date": bad, "data": bad}
+    fields = ("notebook", "machine", "instructions", "date", "data", "seeds")
+    record |= dict.fromkeys(fields, bad)
+    record |= {"versions": {bad: bad}, "quotes": {bad: bad}, "settings": {bad: bad}}
     for folder in (judged, judged / "confirm"):
         write_json(folder / "test.json", record)
+    old = {"word": bad, "verdict": bad, "parts": bad, "notebook": bad}
+    first = {"claims": {c["id"]: old for c in record["claims"]}, "dates": {bad: bad}}
+    write_json(judged / "version1.json", first | {"commit": bad})
+    for path in judged.glob("[cs]*.json"):  # comparison.json, simulated.json
+        path.write_text(re.sub(r': "[^"]*"', f': "{bad}"', path.read_text()))
     assert "<script" not in records.render(name, judged)
 
 

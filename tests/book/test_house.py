@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "sonode_utils"
-ROOMS = {"evidence": 1030, "solvers": 1290, "data": 400, "chapters": 1245}
+ROOMS = {"evidence": 1112, "solvers": 1290, "data": 412, "chapters": 1250}
 CORE = 806
 
 
@@ -24,8 +24,8 @@ def test_a_room_keeps_to_its_lines(room):
 
 def test_the_core_and_the_whole_keep_to_their_lines():
     core, rooms = sum(lines(PACKAGE).values()), {r: lines(PACKAGE / r) for r in ROOMS}
-    assert core <= CORE and core + sum(rooms["evidence"].values()) <= 1832
-    assert core + sum(sum(room.values()) for room in rooms.values()) <= 4765
+    assert core <= CORE and core + sum(rooms["evidence"].values()) <= 1917
+    assert core + sum(sum(room.values()) for room in rooms.values()) <= 4862
 
 
 @pytest.mark.parametrize("room", ["", *ROOMS])

@@ -9,7 +9,8 @@ import pytest
 TOOLS = str(Path(__file__).parents[2] / "tools")
 sys.path.insert(0, TOOLS)
 from locks import Busy, locked  # noqa: E402
-from whole import write_whole  # noqa: E402
+
+from sonode_utils.evidence.records import write_whole  # noqa: E402
 
 HOLD = """
 import sys, time

@@ -1,8 +1,10 @@
 """The scripts behind make: nothing half-done is ever left in place."""
 
 import importlib.util
+import json
 import re
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,12 @@ def vendor(tmp_path, monkeypatch):
     return tool
 
 
+@pytest.fixture
+def build_book(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    return load("build_book")
+
+
 def fake_npm(folder, monkeypatch, script):
     (folder / "bin").mkdir()
     npm = folder / "bin" / "npm"
@@ -34,31 +42,73 @@ def fake_npm(folder, monkeypatch, script):
     monkeypatch.setenv("PATH", str(folder / "bin"))
 
 
+REFUSED = "npm error code E401\nnpm error 401 Unauthorized: no such user\n"
+
+
 @pytest.mark.parametrize(
     "script, words",
     [
-        ("import sys; sys.exit('no network')", "could not fetch mathjax"),
+        (
+            f"import sys; sys.exit({REFUSED!r})",
+            "mathjax@3.2.2: code E401; 401 Unauthorized",
+        ),
+        ("import sys; sys.exit(1)", "could not fetch mathjax@3.2.2: no reason given"),
         (
             "import sys\nopen(sys.argv[4] + '/a.tgz', 'w').write('<html>')\nprint('a.tgz')",
             "has sha256 .* not used",
         ),
     ],
-    ids=["no network", "wrong file"],
+    ids=["refused", "silent", "wrong file"],
 )
-def test_what_cannot_be_fetched_whole_is_not_used(
-    vendor, script, words, tmp_path, monkeypatch, capsys
-):
+def test_what_cannot_be_fetched_whole_is_not_used(vendor, script, words, tmp_path, monkeypatch):
     fake_npm(tmp_path, monkeypatch, script)
-    assert vendor.vendor() is False
-    printed = capsys.readouterr().out
-    assert re.search(words, printed) and "CDN" in printed
+    assert re.search(words, vendor.vendor())
     assert list((tmp_path / "assets").iterdir()) == []
 
 
-def test_without_npm_the_build_goes_on_and_says_so(vendor, tmp_path, monkeypatch, capsys):
+def test_a_damaged_library_is_named_put_aside_and_fetched_again(
+    vendor, tmp_path, monkeypatch, capsys
+):
+    file = vendor.VENDOR / "mathjax/tex-mml-chtml.js"
+    file.parent.mkdir(parents=True)
+    file.write_text("maths")
+    kept = {"mathjax/tex-mml-chtml.js": vendor._sha256(file)}
+    (vendor.VENDOR / "complete").write_text(json.dumps(kept))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert vendor.vendor() is False
-    assert "npm is not installed" in capsys.readouterr().out
+    assert vendor.vendor() == "" and file.exists()
+    file.write_text("meths")
+    assert vendor.vendor() == "npm is not installed"
+    assert f"{file} is damaged" in capsys.readouterr().out and not vendor.VENDOR.exists()
+    aside = vendor.VENDOR.with_name(".vendor.damaged")
+    assert (aside / "mathjax/tex-mml-chtml.js").read_text() == "meths"
+
+
+def test_without_npm_the_build_goes_on_and_names_the_pages_that_lack_formulas(
+    build_book, tmp_path, monkeypatch, capsys
+):
+    def jupyter_book(target, page, *options):
+        for name, text in (("a", '<span class="math notranslate">'), ("b", "words")):
+            (tmp_path / f"{name}.html").write_text(text)
+        return tmp_path / "index.html"
+
+    monkeypatch.setattr(build_book, "vendor", lambda: "npm is not installed")
+    monkeypatch.setattr(build_book, "jupyter_book", jupyter_book)
+    build_book.build(tmp_path)
+    said = "npm is not installed.\nFormulas are shown as TeX on these pages: a\n"
+    assert capsys.readouterr().out.startswith(said)
+
+
+@pytest.mark.parametrize("fetched", [True, False])
+def test_formulas_are_set_by_the_pinned_library_or_by_none(fetched, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "book/_ext"))
+    offline, config = importlib.import_module("offline"), types.SimpleNamespace()
+    monkeypatch.setattr(offline, "VENDOR", tmp_path)
+    if fetched:
+        (tmp_path / "complete").touch()
+    offline.use_vendored(None, config)
+    file = "vendor/mathjax/tex-mml-chtml.js" if fetched else "no_mathjax.js"
+    assert config.mathjax_path == file
+    assert fetched or (ROOT / "assets" / file).exists()
 
 
 def test_what_a_killed_build_left_behind_is_removed_by_the_next(vendor, tmp_path, monkeypatch):
@@ -67,12 +117,6 @@ def test_what_a_killed_build_left_behind_is_removed_by_the_next(vendor, tmp_path
     fake_npm(tmp_path, monkeypatch, "import sys; sys.exit('no network')")
     vendor.vendor()
     assert not left.exists()
-
-
-@pytest.fixture
-def build_book(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    return load("build_book")
 
 
 def test_two_builds_at_once_are_refused(build_book, tmp_path):

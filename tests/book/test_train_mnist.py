@@ -73,18 +73,19 @@ def killed(*arguments):
 mnist.sgd_step = killed
 """
 BETWEEN_CHECKPOINT_AND_ROWS = """
-write_json = train_mnist.write_json
+store_rows = train_mnist.store_rows
 def killed(path, rows):
     if len(rows) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-    write_json(path, rows)
-train_mnist.write_json = killed
+    store_rows(path, rows)
+train_mnist.store_rows = killed
 """
 WHILE_WRITING_THE_CHECKPOINT = """
-def killed(state, path):
-    open(path, "wb").write(b"half")
+from pathlib import Path
+def killed(path, content):
+    open(path, "wb").write(content[:9])
     os.kill(os.getpid(), signal.SIGKILL)
-train_mnist.torch.save = killed
+Path.write_bytes = killed
 """
 SETTINGS = ["--model", "node", "--epochs", "2", "--images", "32"]
 
@@ -124,9 +125,13 @@ def run(folder):
     return outcome(folder)
 
 
+def load(path):
+    return train_mnist.load_checkpoint(path, {})
+
+
 def outcome(folder):
     """The last checkpoint, and the rows without their times."""
-    state = torch.load(folder / "node_2epochs_seed0.pt", weights_only=True)
+    state = load(folder / "node_2epochs_seed0.pt")
     rows = json.loads((folder / "node_2epochs_seed0.json").read_text())
     return state, [{k: v for k, v in row.items() if "seconds" not in k} for row in rows]
 
@@ -158,7 +163,7 @@ def test_a_run_killed_and_started_again_ends_bit_for_bit_as_if_it_had_not_been(
     expected, expected_rows = uninterrupted
     run_killed(tmp_path, sabotage)
     path = tmp_path / "node_2epochs_seed0.pt"
-    kept = len(torch.load(path, weights_only=True)["rows"]) if path.exists() else 0
+    kept = len(load(path)["rows"]) if path.exists() else 0
     assert kept == epochs_kept
     state, rows = run(tmp_path)
     assert rows == expected_rows and [row["epoch"] for row in rows] == [1, 2]
@@ -186,24 +191,63 @@ def train_nothing(folder, run):
 
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
     old = Trainer(Run("node", 3, 0, images=128))
-    torch.save(old.state(), tmp_path / "node_3epochs_seed0.pt")
+    train_mnist.save_checkpoint(tmp_path / "node_3epochs_seed0.pt", old.state())
     with pytest.raises(Busy, match="of another run: images 128, not 60000"):
         train_nothing(tmp_path, Run("node", 3, 0))
 
 
-@pytest.mark.parametrize("content", [b"", b"half a file", b"PK\x03\x04"])
-def test_a_corrupt_checkpoint_is_refused_and_kept(content, tmp_path):
+def flipped(content):
+    """The same file with one bit of a weight turned."""
+    return content[:5000] + bytes([content[5000] ^ 1]) + content[5001:]
+
+
+def lacking(content):
+    """A whole checkpoint that has no optimiser."""
+    state = Trainer(Run("node", 3, 0)).state()
+    del state["optimiser"]
+    return state
+
+
+def harmful(content):
+    """A whole checkpoint that would run code."""
+    return {"run": types.SimpleNamespace()}
+
+
+@pytest.mark.parametrize(
+    "damage, why",
+    [
+        (flipped, "its sha256 is not the one it was saved with"),
+        (lambda content: content[:-100], "its sha256"),
+        (lambda content: b"", "its sha256"),
+        (lacking, "KeyError: 'optimiser'"),
+        (harmful, "UnpicklingError"),
+    ],
+    ids=["a flipped bit", "cut short", "empty", "without a key", "with code"],
+)
+def test_a_damaged_checkpoint_is_named_put_aside_and_not_used(damage, why, tmp_path):
     path = tmp_path / "node_3epochs_seed0.pt"
-    path.write_bytes(content)
-    with pytest.raises(Busy, match="cannot be read as a checkpoint"):
+    train_mnist.save_checkpoint(path, Trainer(Run("node", 3, 0)).state())
+    bad = damage(path.read_bytes())
+    path.write_bytes(bad) if isinstance(bad, bytes) else train_mnist.save_checkpoint(path, bad)
+    before = path.read_bytes()
+    with pytest.raises(Busy) as refused:
         train_nothing(tmp_path, Run("node", 3, 0))
-    assert path.read_bytes() == content
+    assert why in str(refused.value) and str(path) in str(refused.value)
+    assert not path.exists() and path.with_suffix(".damaged").read_bytes() == before
 
 
-def test_a_checkpoint_that_would_run_code_is_refused(tmp_path):
-    torch.save({"run": types.SimpleNamespace()}, tmp_path / "node_3epochs_seed0.pt")
-    with pytest.raises(Busy, match="UnpicklingError"):
-        train_nothing(tmp_path, Run("node", 3, 0))
+def test_a_run_that_begins_again_keeps_the_longer_table_of_rows(tmp_path):
+    table = tmp_path / "rows.json"
+    for rows, kept in (([{"a": 1}] * 2, 2), ([{"a": 2}], 2), ([{"a": 3}] * 3, 3)):
+        train_mnist.store_rows(table, rows)
+        assert len(json.loads(table.read_text())) == kept
+
+
+@pytest.mark.parametrize("content", ["[{}]", "[", '{"model": "node"}', "[[1]]"])
+def test_a_damaged_table_of_rows_is_named(content, tmp_path):
+    (tmp_path / "node_3epochs_seed0.json").write_text(content)
+    with pytest.raises(ValueError, match=r"seed0\.json is not whole .*git checkout"):
+        mnist.read_runs(tmp_path, epochs=3)
 
 
 def test_two_runs_on_one_checkpoint_are_refused_and_the_lock_ends_with_the_first(tmp_path):

@@ -98,7 +98,7 @@ def clean(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(fetch, "READ", 0.3)
-    for remembered in (fetch.warn_once, fetch._fetch, fetch._reachable):
+    for remembered in (fetch.warn_once, fetch._fetch, fetch._unreachable):
         remembered.cache_clear()
     monkeypatch.setattr(socket, "create_connection", loopback(socket.create_connection))
 
@@ -298,6 +298,33 @@ def test_a_folder_that_does_not_exist_is_mentioned(monkeypatch, source, capsys):
     monkeypatch.setenv("SONODE_DATA_DIR", "/nowhere/at/all")
     assert fetch.find(source("good"))[0] == GOOD
     assert "SONODE_DATA_DIR=/nowhere/at/all is not a folder" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_read_is_an_error_that_names_the_setting(
+    folder, source, monkeypatch
+):
+    def forbidden(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(fetch.os, "listdir", forbidden)  # root may read every folder
+    with pytest.raises(WrongFile, match=f"SONODE_DATA_DIR={folder} cannot be read .*unset"):
+        fetch.find(source("good"))
+
+
+@pytest.mark.parametrize(
+    "proxy, words",
+    [
+        ("http://127.0.0.1:notaport", "HTTP_PROXY or ALL_PROXY names, is not an address"),
+        ("127.0.0.1:9", "cannot connect to 127.0.0.1, the proxy that HTTP_PROXY"),
+        ("http://[bad", "is not an address"),
+    ],
+)
+def test_a_bad_proxy_is_named_with_its_setting(proxy, words, source, monkeypatch):
+    monkeypatch.setenv("http_proxy", proxy)
+    monkeypatch.setattr(fetch.requests.utils, "should_bypass_proxies", lambda *_, **__: False)
+    with pytest.raises(DataMissing) as error:
+        fetch.find(source("good"))
+    assert words in str(error.value) and proxy[:9] in str(error.value)
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path, source):

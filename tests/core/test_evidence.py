@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from nbclient import NotebookClient
 
-from sonode_utils.evidence import report, scorecard, tables
+from sonode_utils.evidence import records, report, scorecard, tables
 from sonode_utils.evidence.__main__ import main
 from sonode_utils.evidence.report import CATALOGUE, Run
 from sonode_utils.evidence.rules import exact, order, share, solver_change
@@ -72,26 +72,69 @@ def book(tmp_path, monkeypatch):
     return tmp_path / "book/results"
 
 
-@pytest.mark.parametrize("profile", ["quick", "smoke", "custom"])
-def test_only_the_papers_settings_may_write_to_the_book(profile, book):
+@pytest.mark.parametrize("profile", ["paper", "quick", "custom"])
+def test_a_run_that_is_given_no_folder_writes_nothing(profile, book):
     run(profile).close()
-    assert not list(book.iterdir())
-    run("paper").close()
-    assert (book / "test.json").exists()
+    assert not list(book.rglob("*.json"))
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_any_computing(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"results_dir = '.*file/x': nothing can be written"):
+        Run("test", "paper", range(10), str(tmp_path / "file/x"))
+    monkeypatch.setenv("SONODE_RESULTS_DIR", str(tmp_path / "file"))
+    with pytest.raises(ValueError, match=r"SONODE_RESULTS_DIR = .*Name another folder"):
+        Run("test", "paper", range(10))
+
+
+def test_a_damaged_record_is_named_before_any_computing(book):
+    (book / "test.json").write_text('{"claims": [')
+    with pytest.raises(ValueError, match=r"test\.json is damaged .*git checkout -- "):
+        Run("test", "paper", range(10))
+
+
+def test_a_run_on_stand_ins_that_would_replace_a_real_record_stops_when_it_loads_them(
+    book, monkeypatch
+):
+    class Simulated:
+        data = "simulated"
+
+    (book / "test.json").write_text('{"data": "real"}')
+    run().use(Simulated)  # a reader may look at the chapter without the data
+    monkeypatch.setenv("SONODE_REPLACES", "1")
+    with pytest.raises(RuntimeError, match=r"cannot replace the stored.*SONODE_DATA_DIR"):
+        run().use(Simulated)
+
+
+@pytest.mark.parametrize(
+    "old, new, why",
+    [
+        (None, ("paper", "simulated"), ""),
+        ("real", ("paper", "real"), ""),
+        ("simulated", ("paper", "real"), ""),
+        ("synthetic", ("confirm", "synthetic"), ""),
+        ("real", ("paper", "simulated"), "it ran on stand-ins"),
+        (None, ("quick", "real"), "it ran with the profile quick"),
+        ("simulated", ("custom", "real"), "it ran with the profile custom"),
+    ],
+)
+def test_a_record_is_replaced_only_by_a_better_one(old, new, why):
+    found = records.worse(old and {"data": old}, dict(zip(("profile", "data"), new)))
+    assert found.startswith(why) and bool(found) == bool(why)
 
 
 def test_the_records_are_found_from_the_working_directory(book, tmp_path_factory, monkeypatch):
-    assert report.records_folder() == book
+    assert records.records_folder() == book
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     with pytest.raises(FileNotFoundError, match="work inside a checkout of the book"):
-        report.records_folder()
+        records.records_folder()
 
 
 def test_networks_kept_for_the_playground_are_saved_with_the_record(tmp_path):
     made = run(folder=tmp_path)
     made.networks["oscillators"] = {"NODE": [[0.5]]}
     made.close()
-    assert json.loads((tmp_path / "play/oscillators.json").read_text()) == {"NODE": [[0.5]]}
+    assert json.loads((tmp_path / "play/test.json").read_text()) == made.networks
 
 
 @pytest.mark.parametrize(
@@ -127,7 +170,8 @@ def test_a_claim_is_judged_once_and_must_be_in_the_catalogue():
         run().judge("P99", share(LOW, ">", 0.5), ours="")
 
 
-def test_a_run_that_replaces_its_record_agrees_with_it(book, capsys):
+def test_a_run_that_replaces_its_record_agrees_with_it(book, monkeypatch, capsys):
+    monkeypatch.setenv("SONODE_REPLACES", "1")
     made = run()
     made.judge("P2", share(LOW, "<", 0.5), ours="")
     capsys.readouterr()
@@ -144,7 +188,7 @@ def test_make_reproduce_says_that_its_run_replaces_the_record(tmp_path, monkeypa
 
 
 def test_a_run_that_leaves_the_record_is_compared_with_it(book, tmp_path, capsys):
-    run().close()
+    run(folder=book).close()
     made = Run("test", "paper", range(10), str(tmp_path / "elsewhere"))
     made.judge("P1", share(LOW + 5, ">", 0.5), ours="")
     made.close()
