@@ -4,7 +4,8 @@
 
 A notebook's values are stored whole in book/results/confirm when all of it has run; notebooks
 and book/results stay as they are. A chapter that is stored already, and whose own record has
-not changed since, is not run again: an interrupted run is taken up where it stopped.
+not changed since, is not run again: an interrupted run is taken up where it stopped. A chapter
+whose own record judges no claim has nothing to confirm.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from sonode_utils.evidence.verdicts import groups_of
 def main(arguments=None):
     options = parse(arguments)
     names = [execute.find(name) for name in options.notebooks] or execute.known()
-    names = [name for name in names if "first_seed" in LIMITS[name]]
+    names = [name for name in names if "first_seed" in LIMITS[name] and judges(name)]
     waiting = [name for name in names if options.again or not is_done(name)]
     for name in [name for name in names if name not in waiting]:
         print(f"{name:28} is stored already")
@@ -51,14 +52,25 @@ def is_done(name):
     return json.loads(place(name).read_text("utf8")).get("experiment") == experiment(name)
 
 
+def own_record(name):
+    """The chapter's own record; None before its first run."""
+    path = execute.ROOT / f"book/results/{name}.json"
+    return json.loads(path.read_text("utf8")) if path.exists() else None
+
+
+def judges(name):
+    """Does the chapter judge a claim? Before its first run nobody knows, so it may."""
+    record = own_record(name)
+    return record is None or bool(record["claims"])
+
+
 def experiment(name):
     """A hash of the rules and of the values behind them in the chapter's own record.
 
     A chapter may be rewritten. As long as its own seeds give the same values, to six digits,
     the experiment is the same, and what its confirming seeds gave stays true.
     """
-    path = execute.ROOT / f"book/results/{name}.json"
-    record = json.loads(path.read_text("utf8")) if path.exists() else {"claims": []}
+    record = own_record(name) or {"claims": []}
     parts = [
         (
             claim["id"],
