@@ -4,7 +4,8 @@
 
 A notebook's values are stored whole in book/results/confirm when all of it has run; notebooks
 and book/results stay as they are. A chapter that is stored already, and whose own record has
-not changed since, is not run again: an interrupted run is taken up where it stopped.
+not changed since, is not run again: an interrupted run is taken up where it stopped. A chapter
+whose own record judges no claim has nothing to confirm.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from sonode_utils.evidence.verdicts import groups_of
 def main(arguments=None):
     options = parse(arguments)
     names = [execute.find(name) for name in options.notebooks] or execute.known()
-    names = [name for name in names if "first_seed" in LIMITS[name]]
+    names = [name for name in names if "first_seed" in LIMITS[name] and judges(name)]
     waiting = [name for name in names if options.again or not is_done(name)]
     for name in [name for name in names if name not in waiting]:
         print(f"{name:28} is stored already")
@@ -50,6 +51,12 @@ def is_done(name):
     with suppress(FileNotFoundError, Damaged):
         return read_json(place(name)).get("experiment") == experiment(name)
     return False
+
+
+def judges(name):
+    """Does the chapter judge a claim? Before its first run nobody knows, so it may."""
+    record = execute.stored_record(name)
+    return record is None or bool(record["claims"])
 
 
 def experiment(name):

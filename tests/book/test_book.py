@@ -35,6 +35,8 @@ def test_the_scorecard_page_counts_what_the_records_hold(pages):
     for verdict, n in scorecard.counts(rows):
         assert f">{verdict}</span> {n}" in text
     assert all(f'id="claim-{row["id"]}"' in text for row in rows)
+    assert ". Beside it, " in text and ".Beside it" not in text
+    assert ": </td>" not in text  # a part without a name
 
 
 def test_links_from_the_scorecard_lead_to_the_claim_and_its_figure(pages):

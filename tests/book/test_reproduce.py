@@ -650,6 +650,19 @@ def test_a_notebook_without_seeds_of_its_own_is_not_confirmed(confirming):
     assert confirm.main([]) == 0
 
 
+def test_a_chapter_that_judges_no_claim_has_nothing_to_confirm(confirming):
+    folder = confirming / "book/results"
+    folder.mkdir(parents=True)
+    (folder / "x.json").write_text(json.dumps({"claims": [], "cpu_seconds": 1}))
+    assert confirm.main(["x"]) == 0 and confirmed(confirming) is None
+
+
+def test_every_chapter_with_claims_on_its_seeds_is_confirmed():
+    """What make confirm would still run: nothing."""
+    names = [name for name in execute.known() if "first_seed" in confirm.LIMITS[name]]
+    assert [name for name in names if confirm.judges(name) and not confirm.is_done(name)] == []
+
+
 def own_record(book, value):
     """The chapter's own record, with one claim that rests on one value."""
     part = {"rule": "exact", "rows": {"": "error"}, "options": {"tol": 1}}
