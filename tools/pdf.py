@@ -40,7 +40,7 @@ REPORT = (
     "h3 { font-size: 10pt !important; margin: 0.5em 0 0.2em !important }"
     "p, ul, figure { margin: 0 0 0.4em !important } li p { margin: 0 !important }"
     "table.claims :is(td, th), .bd-article table td { padding: 0.05em 0.4em !important }"
-    "figcaption, table.claims { font-size: 7.2pt } svg.forest { width: 76% }"
+    "figcaption, table.claims { font-size: 7.2pt } svg.forest { width: 64% }"
     "figure.forest-plot { break-inside: auto }"
     "table.claims:has(.verdict) td:first-child { width: 42% }"
     "table.claims tr { break-inside: avoid } section > h1 { break-before: auto }"

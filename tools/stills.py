@@ -17,7 +17,8 @@ def photograph(html, target):
     """One PNG per figure: <page>-<number on the page>.png; the names of those written."""
     target.mkdir(parents=True, exist_ok=True)
     with started(chromium()) as browser:
-        tab = browser.new_page(viewport={"width": 1280, "height": 900})
+        tall = {"width": 1280, "height": 1800}  # no figure is taller
+        tab = browser.new_page(viewport=tall, reduced_motion="reduce")
         for page in sorted(html.glob("*/*.html")):
             if "sonode-data" not in page.read_text("utf8"):
                 continue

@@ -6,8 +6,9 @@ which a claim's "A is below B" points to the left; shares of seeds lie on an axi
 
 import math
 
-# Widths of labels, ratios, a gap, shares and words; a phone has no room for words.
-WIDE, NARROW = (312, 330, 30, 170, 150), (34, 190, 22, 80, 10)
+# Widths of labels, ratios, a gap, shares and words; a phone has no room for words. The sum is
+# about the width of the page's column: so the text is hardly smaller than the page's.
+WIDE, NARROW = (316, 250, 34, 124, 160), (34, 176, 34, 76, 16)
 REACH = 2  # powers of ten on each side of 1
 STEP = 14  # height of a row
 TICKS = [(f"{10.0**k:g}", k) for k in range(-REACH, REACH + 1)]

@@ -18,7 +18,7 @@ function learntField(name, layers) {
 function render({ model, el }) {
   const { networks, gamma, omega, reach, horizon } = model.get("data");
   const names = Object.keys(networks);
-  const state = { name: names.at(-1), seed: 0, starts: [[1.5, 0.5]] };
+  const state = { name: names.at(-1), seed: 0, starts: [[1.5, 0.5], [3.5, -2]] };
   const { box, controls } = frame(el, model);
   const svg = picture(box, 760, 330);
   const note = node("p", { class: "note", "aria-live": "polite" }, box);

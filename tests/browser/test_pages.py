@@ -191,6 +191,18 @@ def test_a_narrow_screen_shows_a_page_without_scrolling_sideways(page):
     assert across <= NARROW["width"]
 
 
+def test_the_panels_of_a_figure_are_equally_wide(page):
+    """Three that nearly fit side by side once became two small ones above a huge one."""
+    for width in (390, 1024, 1280, 1400):
+        page.tab.set_viewport_size({"width": width, "height": 900})
+        rows = page.tab.evaluate(
+            "[...document.querySelectorAll('.pictures')].map("
+            "row => [...row.children].map(svg => svg.getBoundingClientRect().width))"
+        )
+        assert [row for row in rows if max(row) - min(row) > 1] == [], width
+    page.tab.set_viewport_size(WIDE)
+
+
 # Code is coloured by kind of word, and formulas like the text around them: the first of
 # each kind stands for the thousands.
 ONE_OF_EACH_KIND = """() => {

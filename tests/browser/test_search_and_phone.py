@@ -15,6 +15,7 @@ import vendor  # noqa: E402
 
 PAGES = [f"book/{p.stem}" for p in sorted((ROOT / "book").glob("*.md"))]
 PAGES += [f"notebooks/{p.stem}" for p in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+PAGES += ["genindex", "py-modindex", "prf-prf", "search"]  # what Sphinx adds by itself
 pytestmark = [
     pytest.mark.skipif(
         tools.chromium() is None,
