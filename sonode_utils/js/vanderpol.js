@@ -67,7 +67,7 @@ function render({ model, el }) {
   }
 
   slider(controls, { label: "forcing A", min: 1, max: 1.6, step: 0.01, value: A, show: (a) => a.toFixed(2), input: (a) => { A = a; draw(); } });
-  slider(controls, { label: "red start is off by", min: -8, max: -1, value: power, show: (p) => `10^${p}`, input: (p) => { power = p; draw(); } });
+  slider(controls, { label: "red start is off by", min: -8, max: -1, value: power, show: (p) => (10 ** p).toPrecision(1), input: (p) => { power = p; draw(); } });
   draw();
 }
 export default { render };
