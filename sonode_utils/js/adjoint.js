@@ -60,7 +60,7 @@ function render({ model, el }) {
   function describe(step, now) {
     const seen = looks.findIndex((look) => Math.abs(look - now) < 1e-9);
     const fresh = seen >= 0 && (step === 0 || rows.t[step - 1] === now);
-    const jump = fresh ? ` An observation: r jumps by L_v = ${jumps[seen][1].toFixed(2)}, and r′ follows.` : "";
+    const jump = fresh ? ` An observation: r jumps by ∂L/∂v = ${jumps[seen][1].toFixed(2)}, and r′ follows.` : "";
     const done = step === last ? ` Arrived: backpropagation gives ${end.mu.toFixed(3)} and ${end.k.toFixed(3)}.` : "";
     const value = (key) => `${names[key]} = ${rows[key][step].toFixed(key in end ? 3 : 2)}`;
     return ["r", "dr", "mu", "k"].map(value).join(", ") + "." + jump + done;

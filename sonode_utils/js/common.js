@@ -72,17 +72,21 @@ function axes(svg, { left, top, width, height, x, y, title = "", xlabel = "", yl
     const at = `translate(${left - 36} ${top + height / 2}) rotate(-90)`;
     node("text", { transform: at, "text-anchor": "middle", text: ylabel }, group);
   }
-  const inside = `inside-${(axes.count = (axes.count ?? 0) + 1)}-${Math.random().toString(36).slice(2, 8)}`;
-  const clip = node("clipPath", { id: inside }, group);
-  node("rect", { x: left - 6, y: top - 6, width: width + 12, height: height + 12 }, clip);
-  const layer = node("g", { "clip-path": `url(#${inside})` }, group);
+  // Curves end at the axes; a mark that stands on an axis is drawn whole.
+  const clipped = (room) => {
+    const id = `inside-${(axes.count = (axes.count ?? 0) + 1)}-${Math.random().toString(36).slice(2, 8)}`;
+    const clip = node("clipPath", { id }, group);
+    node("rect", { x: left - room, y: top - room, width: width + 2 * room, height: height + 2 * room }, clip);
+    return { "clip-path": `url(#${id})` };
+  };
+  const [inside, layer] = [clipped(1.5), node("g", clipped(8), group)];
   const clamp = (v, [a, b]) => Math.min(Math.max(v, a - (b - a)), b + (b - a));
   return {
     X, Y, layer, group,
     clear() { layer.replaceChildren(); },
     line(points, attributes = {}) {
       const d = points.map(([a, b], i) => `${i ? "L" : "M"}${X(clamp(a, x)).toFixed(1)} ${Y(clamp(b, y)).toFixed(1)}`);
-      return node("path", { d: d.join(""), fill: "none", stroke: "currentColor", "stroke-width": 2, ...attributes }, layer);
+      return node("path", { d: d.join(""), fill: "none", stroke: "currentColor", "stroke-width": 2, ...inside, ...attributes }, layer);
     },
     dot(a, b, attributes = {}) {
       return node("circle", { cx: X(clamp(a, x)), cy: Y(clamp(b, y)), r: 4, fill: "currentColor", ...attributes }, layer);

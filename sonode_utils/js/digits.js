@@ -10,7 +10,7 @@ function render({ model, el }) {
   const size = { viewBox: "-0.5 -0.5 29 29", role: "img", "aria-label": "the digit", style: "width: 6.5rem; min-width: 0" };
   const ink = node("svg", size, controls);
   const panels = pictures(box, names.length, 250, 230).map((svg, i) => axes(svg, {
-    left: 45, top: 28, width: 195, height: 150, x: [-0.7, 9.7], y: [0, 1],
+    left: 48, top: 28, width: 192, height: 150, x: [-0.7, 9.7], y: [0, 1],
     title: names[i], xlabel: "answer", ylabel: "probability",
   }));
   const note = node("p", { class: "note", "aria-live": "polite" }, box);

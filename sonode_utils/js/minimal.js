@@ -1,7 +1,7 @@
 // One curve, learnt with 0, 1 or 2 extra dimensions: the field F(x, y, a) at the moment t.
 // data: {times, truth: (time, 2), crossing: [x, y], meets: [t, t], wanted: [deg, deg],
 //        reach: largest |a|, nets: {dimensions: [layers of each seed]}}
-const LOOK = { 0: "#E69F00", 1: "#CC79A7", 2: "#7d2f5e" };
+const LOOK = { 0: "#E69F00", 1: "#CC79A7", 2: "color-mix(in srgb, #7d2f5e 70%, currentColor)" };
 const STEPS = 400;
 const PLANE = { x: [-3.5, 3.5], y: [-5.5, 3.5] };
 
@@ -34,8 +34,11 @@ function render({ model, el }) {
   function arrow(x, y, a, look) {
     const [u, v] = field([x, y, ...a]);
     const scale = 0.45 / Math.max(1e-9, Math.hypot(u, v));
-    plane.line([[x, y], [x + scale * u, y + scale * v]], look);
-    plane.dot(x + scale * u, y + scale * v, { r: look["stroke-width"] + 0.5, fill: look.stroke });
+    const [from, to] = [[x, y], [x + scale * u, y + scale * v]].map(([p, q]) => [plane.X(p), plane.Y(q)]);
+    const turn = Math.atan2(to[1] - from[1], to[0] - from[0]), long = 3.5 + 1.5 * look["stroke-width"];
+    const barb = (by) => [to[0] - long * Math.cos(turn + by), to[1] - long * Math.sin(turn + by)];
+    const d = `M${from}L${to}M${barb(0.5)}L${to}L${barb(-0.5)}`;
+    node("path", { d, fill: "none", ...look }, plane.layer);
     return ((Math.atan2(v, u) * 180) / Math.PI + 360) % 360;
   }
 
@@ -43,7 +46,7 @@ function render({ model, el }) {
     [plane, apart, extra].forEach((panel) => panel.clear());
     const k = frameAt(now), a = path[k].slice(2), colour = LOOK[n];
     for (let x = -3; x <= 3; x += 0.75)
-      for (let y = -5; y <= 3; y += 0.8) arrow(x, y, a, { stroke: "currentColor", "stroke-width": 1, "stroke-opacity": 0.45 });
+      for (let y = -5; y <= 3; y += 0.8) arrow(x, y, a, { stroke: "currentColor", "stroke-width": 1, "stroke-opacity": 0.6 });
     plane.line(truth, { "stroke-dasharray": "6 4", "stroke-width": 1.5 });
     plane.line(path.slice(0, k + 1), { stroke: colour, "stroke-width": 3 });
     plane.dot(...trueAt(now), { r: 6, fill: "none", stroke: "currentColor", "stroke-width": 2 });

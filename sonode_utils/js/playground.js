@@ -20,15 +20,15 @@ function render({ model, el }) {
   const names = Object.keys(networks);
   const state = { name: names.at(-1), seed: 0, starts: [[1.5, 0.5], [3.5, -2]] };
   const { box, controls } = frame(el, model);
-  const svg = picture(box, 760, 330);
+  const [left, right] = pictures(box, 2, 380, 325);
   const note = node("p", { class: "note", "aria-live": "polite" }, box);
-  const size = { top: 30, height: 250, y: [-4, 4] };
-  const phase = axes(svg, { ...size, left: 50, width: 270, x: [-4, 4], title: "phase plane: click to add a start", xlabel: "position x", ylabel: "velocity v" });
-  const real = axes(svg, { ...size, left: 400, width: 340, x: [0, END], title: "position over time", xlabel: "time t", ylabel: "x" });
+  const size = { left: 50, top: 30, width: 320, height: 250, y: [-4, 4] };
+  const phase = axes(left, { ...size, x: [-4, 4], title: "phase plane: click to add a start", xlabel: "position x", ylabel: "velocity v" });
+  const real = axes(right, { ...size, x: [0, END], title: "position over time", xlabel: "time t", ylabel: "x" });
   const inside = (v) => Math.min(4, Math.max(-4, v));
   const marks = node("g", {}, phase.group);
 
-  const ground = node("rect", { x: 50, y: 30, width: 270, height: 250, fill: "transparent" });
+  const ground = node("rect", { x: 50, y: 30, width: 320, height: 250, fill: "transparent" });
   phase.group.insertBefore(ground, phase.layer);
   ground.addEventListener("click", (event) => add(phase.toData(event)));
   const corner = { x: phase.X(-reach), y: phase.Y(reach), width: phase.X(reach) - phase.X(-reach), height: phase.Y(-reach) - phase.Y(reach) };

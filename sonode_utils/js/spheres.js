@@ -16,7 +16,7 @@ function render({ model, el }) {
   const drawn = ["NODE", "ANODE", "SONODE"].map((name, i) => {
     const data = panels[name], limits = range(data);
     const panel = axes(svgs[i], {
-      left: 44, top: 26, width: 210, height: 210, x: limits, y: limits, title: name, xlabel: "arcsinh x₁", ylabel: "arcsinh x₂",
+      left: 48, top: 26, width: 206, height: 210, x: limits, y: limits, title: name, xlabel: "arcsinh x₁", ylabel: "arcsinh x₂",
     });
     return { name, data, panel, long: 0.3 * (limits[1] - limits[0]) };
   });

@@ -53,12 +53,12 @@ function render({ model, el }) {
     motion.line([[TRAINED, -6], [TRAINED, 6]], { "stroke-width": 1, "stroke-dasharray": "2 4" });
     const linear = Object.entries(trained[A.toFixed(1)] ?? {}).filter(() => Math.abs(10 * A - Math.round(10 * A)) < 1e-6);
     linear.forEach(([name, xs]) => motion.line(xs.map((x, n) => [n * step, x]), { stroke: COLOURS[name], "stroke-width": 1.5 }));
-    motion.line(other, { stroke: "#D55E00", "stroke-width": 1.5 });
+    motion.line(other, { stroke: "#d03b3b", "stroke-width": 1.5 });
     motion.line(one, { "stroke-dasharray": "4 2", "stroke-width": 1.5 });
     const section = strobe(A, starts[0], PERIODS).slice(DROPPED).map(([x]) => x);
     map.clear();
     map.line([[-2.2, -2.2], [2.2, 2.2]], { "stroke-width": 1, "stroke-dasharray": "2 4" });
-    section.slice(1).forEach((x, n) => map.dot(section[n], x, { r: 3, fill: "#D55E00", "fill-opacity": 0.7 }));
+    section.slice(1).forEach((x, n) => map.dot(section[n], x, { r: 3, fill: "#d03b3b", "fill-opacity": 0.7 }));
     const gap = Math.max(...one.slice(-300).map(([, x], n) => Math.abs(x - other[other.length - 300 + n][1])));
     const distinct = new Set(section.map((x) => x.toFixed(2))).size;
     const says = linear.length ? "Pink and blue: trained linear ANODE and SONODE. " : `Linear models were trained at A = ${Object.keys(trained).join(" and ")}. `;
@@ -67,7 +67,7 @@ function render({ model, el }) {
   }
 
   slider(controls, { label: "forcing A", min: 1, max: 1.6, step: 0.01, value: A, show: (a) => a.toFixed(2), input: (a) => { A = a; draw(); } });
-  slider(controls, { label: "red start is off by", min: -8, max: -1, value: power, show: (p) => `10^${p}`, input: (p) => { power = p; draw(); } });
+  slider(controls, { label: "red start is off by", min: -8, max: -1, value: power, show: (p) => `10⁻${"⁰¹²³⁴⁵⁶⁷⁸"[-p]}`, input: (p) => { power = p; draw(); } });
   draw();
 }
 export default { render };

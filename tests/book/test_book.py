@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "book/_ext")]
 import forest  # noqa: E402
 import glossary_links  # noqa: E402
+import no_breaks  # noqa: E402
 import records  # noqa: E402
 import update_readme  # noqa: E402
 
@@ -208,3 +209,18 @@ def test_a_word_inside_code_or_a_link_or_the_box_is_left_alone():
     links = [node for node in page.findall(nodes.reference) if "term" in node["classes"]]
     assert [link.astext() for link in links] == ["seeds"]
     assert page[0].astext() == "seedseedtwo seeds and a seed"
+
+
+def test_a_line_breaks_in_no_number_and_before_no_full_stop():
+    formula = '<span class="math notranslate nohighlight">x</span>'
+    kept = no_breaks.keep_whole(f"<p>within 3e-15, or 5 % of {formula}.</p>")
+    number, end = '<span class="whole">3e-15,</span>', f'<span class="whole">{formula}.</span>'
+    assert kept == f"<p>within {number} or 5\u00a0% of {end}</p>"
+    same = '<pre>1e-8 5 %</pre><script>[1e-8]</script><a title="1e-8">a-1e-8, case-5</a>'
+    assert no_breaks.keep_whole(same) == same
+
+
+def test_the_pages_keep_numbers_whole(pages):
+    text = (pages / "notebooks/A_phase_space.html").read_text()
+    assert re.search(r'<span class="whole">\de-\d\d\.</span>', text)
+    assert re.search(r'<span class="whole"><span class="math [^>]*>[^<]*</span>\.</span>', text)

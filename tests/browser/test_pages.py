@@ -203,6 +203,53 @@ def test_the_panels_of_a_figure_are_equally_wide(page):
     page.tab.set_viewport_size(WIDE)
 
 
+# How the interactive figures stand in the page: texts that leave their drawing, curves that may
+# reach a title, sliders narrower than 200 pixels, values of sliders beyond the figure, and
+# whether the drawings of a figure begin at the same distance from the left.
+IN_FRAME = """() => [...document.querySelectorAll("figure .sonode-figure")].map((figure) => {
+  const rect = (e) => e.getBoundingClientRect();
+  const drawings = [...figure.querySelectorAll(".pictures > svg")];
+  const texts = (svg) => [...svg.querySelectorAll("text")].filter((e) => e.textContent.trim());
+  const leaves = (svg) => texts(svg).filter((e) =>
+    rect(e).left < rect(svg).left - 1 || rect(e).right > rect(svg).right + 1);
+  const meets = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width
+    && a.y < b.y + b.height && b.y < a.y + a.height;
+  const around = (curve) => {
+    const window = curve.closest("svg").querySelector(
+      (curve.getAttribute("clip-path") ?? "#none").replace(/url\\((.*)\\)/, "$1"));
+    return (window?.firstElementChild ?? curve).getBBox();
+  };
+  const titles = (svg) => texts(svg).filter((e) => e.getAttribute("font-weight") === "bold");
+  const crossed = (svg) => titles(svg).filter((title) =>
+    [...svg.querySelectorAll("g > path")].some((p) => meets(around(p), title.getBBox())));
+  const names = (found) => found.map((e) => e.textContent);
+  const sliders = [...figure.querySelectorAll("label:has(input[type=range])")];
+  return {
+    leave: names(drawings.flatMap(leaves)), crossed: names(drawings.flatMap(crossed)),
+    narrow: names(sliders.filter((e) => rect(e.querySelector("input")).width < 200)),
+    cut: names(sliders.filter((e) => rect(e.lastElementChild).right > rect(figure).right)),
+    columns: new Set(drawings.map((e) => Math.round(rect(e).left))).size,
+    badge: getComputedStyle(figure.closest("figure").lastElementChild, "::before").content,
+  };
+})"""
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_an_interactive_figure_keeps_to_its_frame(page, width):
+    if page.name not in WITH_FIGURE:
+        pytest.skip("no interactive figure")
+    page.tab.set_viewport_size({"width": width, "height": 900})
+    found = page.tab.evaluate(IN_FRAME)
+    across = page.tab.evaluate("document.scrollingElement.scrollWidth")
+    page.tab.set_viewport_size(WIDE)
+    assert found and across <= width
+    for figure in found:
+        assert figure.pop("badge") == '"Interactive"'
+        columns = figure.pop("columns")
+        assert columns == 1 if width < 600 else columns > 1
+        assert not any(figure.values()), figure
+
+
 # Code is coloured by kind of word, and formulas like the text around them: the first of
 # each kind stands for the thousands.
 ONE_OF_EACH_KIND = """() => {
