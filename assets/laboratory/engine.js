@@ -176,7 +176,7 @@ function neuralOdes() {
     // All that a training writes to is made here, once.
     const last = mask.lastIndexOf(1); // a training solves until there
     const count = mask.filter((role) => role === 1).length * batch * d; // numbers to be fitted
-    const tape = new Float64Array(Math.max(1, last * steps * 4) * f.values);
+    const tape = new Float64Array(Math.max(1, last * steps) * 4 * f.values);
     const delta = new Float64Array(f.values);
     const [tapeG, deltaG] = [new Float64Array(g.values), new Float64Array(g.values)];
     const [z, k, sum, adjoint, byInput] = Array.from({ length: 5 }, () => new Float64Array(n));

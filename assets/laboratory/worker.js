@@ -19,8 +19,9 @@
 const laboratory = {};
 
 // Answer the messages that come to `port` as described above.
-laboratory.serve = function (port, { createTrainer, need, whole }) {
+laboratory.serve = function (port, engine) {
   "use strict";
+  const { createTrainer, need, whole } = engine;
   const [SLICE, PERIOD] = [25, 66]; // milliseconds between two looks at the mail, and two frames
   let [trainer, started, losses] = [null, null, null]; // started: the id and the settings
   let [running, until, waits, shown] = [false, 0, false, 0];
