@@ -1,6 +1,6 @@
 // Neural ODEs, whole: small networks, Runge-Kutta, backpropagation through its steps, Adam and
 // several seeds. Plain JavaScript without any library, in double precision. The formulas and the
-// rule for initial weights are those of sonode_utils; tests compare loss and gradients with torch's.
+// rule for initial weights are those of sonode_utils; tests hold loss and gradients against torch.
 //
 //   const { createTrainer, stream } = neuralOdes();      // in node: require("./engine.js")()
 //   const times = Array.from({ length: 50 }, (_, k) => k / 5);
@@ -60,7 +60,8 @@ function neuralOdes() {
     const layers = [];
     for (let l = 0; l + 1 < sizes.length; l++) {
       const [n, m, hidden] = [sizes[l], sizes[l + 1], l + 2 < sizes.length];
-      layers.push({ n, m, hidden, weight: size, bias: size + n * m, input: values, output: values + n });
+      const offsets = { weight: size, bias: size + n * m, input: values, output: values + n };
+      layers.push({ n, m, hidden, ...offsets });
       size += (n + 1) * m;
       values += n;
     }
@@ -115,7 +116,9 @@ function neuralOdes() {
     if (!fine) throw Object.assign(new Error(`${field} must be ${what}`), { field });
   }
 
-  const whole = (value, least) => Number.isInteger(value) && value >= least;
+  function whole(value, least, most = Number.MAX_SAFE_INTEGER) {
+    return Number.isInteger(value) && value >= least && value <= most;
+  }
 
   function table(field, rows, count, width) {
     const fine = (row) => Array.isArray(row) && row.length === width && row.every(Number.isFinite);
@@ -128,24 +131,24 @@ function neuralOdes() {
     need(given !== null && typeof given === "object", "settings", "an object");
     const { model, x0, data, times, seeds = [0, 1, 2], hidden = [20, 20], rate = 0.01 } = given;
     need(["NODE", "ANODE", "SONODE"].includes(model), "model", '"NODE", "ANODE" or "SONODE"');
-    need(Array.isArray(x0) && Array.isArray(x0[0]) && x0[0].length > 0, "x0", "an array (batch, d)");
+    need(x0?.[0]?.length > 0, "x0", "an array (batch, d)");
     const [batch, d] = [x0.length, x0[0].length];
     const { augment = d, steps = 1, points = [], mask = times?.map?.(() => 1) } = given;
-    need(whole(augment, 1), "augment", "a whole number from 1");
-    need(whole(steps, 1), "steps", "a whole number from 1");
+    need(whole(augment, 1, 100), "augment", "a whole number from 1 to 100");
+    need(whole(steps, 1, 100), "steps", "a whole number from 1 to 100");
     need(Number.isFinite(rate) && rate > 0, "rate", "a positive number");
-    const lists = { seeds: [seeds, 0], hidden: [hidden, 1] };
-    for (const [field, [list, least]] of Object.entries(lists)) {
-      const fine = Array.isArray(list) && list.length > 0 && list.every((k) => whole(k, least));
-      need(fine, field, `a list of whole numbers from ${least}`);
-    }
+    const list = (values) => Array.isArray(values) && values.length > 0;
+    need(list(seeds) && seeds.every((k) => whole(k, 0)), "seeds", "whole numbers from 0");
+    need(list(hidden) && hidden.every((k) => whole(k, 1, 100)), "hidden", "widths from 1 to 100");
     const rises = (t, k) => Number.isFinite(t) && (k === 0 || t > times[k - 1]);
-    need(Array.isArray(times) && times.length > 1 && times.every(rises), "times", "two or more, rising");
-    const roles = Array.isArray(mask) && mask.length === times.length && mask.includes(1);
-    need(roles && mask.every((k) => [-1, 0, 1].includes(k)), "mask", "1, 0 or -1 per time, one 1 or more");
-    need(Array.isArray(data) && data.length === times.length, "data", "an array (time, batch, d)");
+    need(list(times) && times.length > 1 && times.every(rises), "times", "two or more, rising");
+    const roles = list(mask) && mask.length === times.length && mask.includes(1);
+    need(roles && mask.every((k) => [-1, 0, 1].includes(k)), "mask", "1, 0 or -1 per time, a 1");
+    need(list(data) && data.length === times.length, "data", "an array (time, batch, d)");
     const target = new Float64Array(times.length * batch * d);
-    data.forEach((rows, k) => mask[k] < 0 || target.set(table("data", rows, batch, d), k * batch * d));
+    data.forEach((rows, k) => {
+      if (mask[k] >= 0) target.set(table("data", rows, batch, d), k * batch * d);
+    });
     const n = { NODE: d, ANODE: d + augment, SONODE: 2 * d }[model];
     const flat = { x0: table("x0", x0, batch, d), points: table("points", points, null, n) };
     return { model, d, n, batch, seeds, hidden, rate, steps, times, mask, target, ...flat };
@@ -166,12 +169,16 @@ function neuralOdes() {
     const f = network([n, ...hidden, n - known], false);
     const g = network(second ? [d, ...hidden, d] : [0], true); // v(0) = g(x(0))
     const [members, size] = [seeds.length, f.size + g.size];
-    const rows = (flat, from) => seeds.map((_, k) => flat.subarray(k * size + from, (k + 1) * size));
+    const end = (k) => (k + 1) * size; // of member k's row
+    const rows = (flat, from) => seeds.map((_, k) => flat.subarray(end(k - 1) + from, end(k)));
     const make = () => new Float64Array(members * size);
     const [weights, before, gradients, means, squares] = Array.from({ length: 5 }, make);
-    const [ofF, ofG] = [0, f.size].map((at) => ({ w: rows(weights, at), slope: rows(gradients, at) }));
+    const part = (from) => ({ w: rows(weights, from), slope: rows(gradients, from) });
+    const [ofF, ofG] = [part(0), part(f.size)];
     const [loss, diverged] = [new Float64Array(members), new Uint8Array(members)];
     const trainer = { n, members, rate, iteration: 0, loss, diverged, weights };
+
+    const h = times.map((t, k) => (t - times[k - 1]) / steps); // the step before each time
 
     // All that a training writes to is made here, once.
     const last = mask.lastIndexOf(1); // a training solves until there
@@ -207,13 +214,13 @@ function neuralOdes() {
     }
 
     // z moves on by one Runge-Kutta step. Its four evaluations of f stay on the tape.
-    function step(member, h, at) {
+    function step(member, length, at) {
       k.fill(0);
       sum.fill(0);
       for (let stage = 0; stage < 4; stage++, at += f.values) {
-        for (let i = 0; i < n; i++) tape[at + i] = z[i] + h * C[stage] * k[i];
+        for (let i = 0; i < n; i++) tape[at + i] = z[i] + length * C[stage] * k[i];
         speed(member, at);
-        for (let i = 0; i < n; i++) sum[i] += h * B[stage] * k[i];
+        for (let i = 0; i < n; i++) sum[i] += length * B[stage] * k[i];
       }
       for (let i = 0; i < n; i++) z[i] += sum[i];
     }
@@ -221,12 +228,14 @@ function neuralOdes() {
     // The same step backwards: from the loss's gradient by the state after it to the gradient by
     // the state before it, both in `adjoint`. A stage matters to the end of the step and, through
     // its speed, to the next stage.
-    function stepBack(member, h, at) {
+    function stepBack(member, length, at) {
       byInput.fill(0);
       sum.fill(0);
       for (let stage = 3; stage >= 0; stage--) {
         const from = at + stage * f.values;
-        for (let i = 0; i < n; i++) k[i] = h * (B[stage] * adjoint[i] + C[stage + 1] * byInput[i]);
+        for (let i = 0; i < n; i++) {
+          k[i] = length * (B[stage] * adjoint[i] + C[stage + 1] * byInput[i]);
+        }
         for (let i = known; i < n; i++) delta[f.output + i - known] = k[i];
         backward(f, ofF.w[member], tape, from, delta, ofF.slope[member]);
         for (let i = 0; i < n; i++) byInput[i] = delta[i];
@@ -244,9 +253,7 @@ function neuralOdes() {
       for (let b = 0; b < batch; b++) {
         begin(member, b);
         for (let t = 0, at = 0; t <= last; t++) {
-          for (let s = 0; t > 0 && s < steps; s++, at += 4 * f.values) {
-            step(member, (times[t] - times[t - 1]) / steps, at);
-          }
+          for (let s = 0; t > 0 && s < steps; s++, at += 4 * f.values) step(member, h[t], at);
           for (let i = 0; i < d; i++) {
             const error = mask[t] === 1 ? z[i] - target[(t * batch + b) * d + i] : 0;
             residual[t * d + i] = error;
@@ -258,7 +265,7 @@ function neuralOdes() {
           for (let i = 0; i < d; i++) adjoint[i] += (2 / count) * residual[t * d + i];
           for (let s = 0; t > 0 && s < steps; s++) {
             at -= 4 * f.values;
-            stepBack(member, (times[t] - times[t - 1]) / steps, at);
+            stepBack(member, h[t], at);
           }
         }
         if (!second) continue;
@@ -281,7 +288,7 @@ function neuralOdes() {
       }
     }
 
-    function isFinite(member) {
+    function allFinite(member) {
       let zero = 0 * loss[member]; // zero times a number is zero, unless it is infinite or NaN
       for (let i = member * size; i < (member + 1) * size; i++) zero += 0 * gradients[i];
       return zero === 0;
@@ -292,7 +299,7 @@ function neuralOdes() {
         for (let member = 0; member < members; member++) {
           if (diverged[member]) continue;
           loss[member] = lossAndGradient(member);
-          if (isFinite(member)) {
+          if (allFinite(member)) {
             adam(member);
             continue;
           }
@@ -308,10 +315,11 @@ function neuralOdes() {
     };
 
     trainer.setWeights = (flat) => {
-      const fine = flat?.length === weights.length && Array.prototype.every.call(flat, Number.isFinite);
+      const values = Float64Array.from(flat);
+      const fine = values.length === weights.length && values.every(Number.isFinite);
       need(fine, "weights", `${weights.length} finite numbers`);
-      weights.set(flat);
-      before.set(flat);
+      weights.set(values);
+      before.set(values);
     };
 
     trainer.solve = () => {
@@ -321,7 +329,7 @@ function neuralOdes() {
         const [member, b] = [Math.floor(row / batch), row % batch];
         begin(member, b);
         for (let t = 0; t < times.length; t++) {
-          for (let s = 0; t > 0 && s < steps; s++) step(member, (times[t] - times[t - 1]) / steps, 0);
+          for (let s = 0; t > 0 && s < steps; s++) step(member, h[t], 0);
           const lost = !z.every((value) => Math.abs(value) < LARGE);
           if (lost && t < reach[row]) reach[row] = t;
           const at = ((member * times.length + t) * batch + b) * n;

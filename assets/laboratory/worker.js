@@ -10,7 +10,8 @@
 //   worker.postMessage({ type: "reset" });             // the first weights again, paused
 //   worker.postMessage({ type: "rate", rate: 0.02 });
 // Every message is answered: by { type: "error", field, message }, which changes nothing, or by
-//   { type: "frame", id, iteration, running, n, diverged, losses, train, test, paths, reach, field }
+//   { type: "frame", id, iteration, running, n, diverged, losses, train, test, paths, reach,
+//     field }
 // Frames also come 15 times per second while it runs, and when it ends: at `until`, or when every
 // member has diverged. id: as in the last start; diverged: a boolean per member; losses: per member
 // a list with the losses of the iterations since the last frame, each before its step (the list
@@ -37,7 +38,8 @@ laboratory.serve = function (port, engine) {
     const [solution, field] = [trainer.solve(), trainer.field()];
     const arrays = { ...solution, field }; // handed over, not copied
     const told = { id: started.id, iteration, running, n };
-    const members = { diverged: Array.from(diverged, Boolean), losses, ...trainer.errors(solution) };
+    const out = Array.from(diverged, Boolean);
+    const members = { diverged: out, losses, ...trainer.errors(solution) };
     const frame = { type: "frame", ...told, ...members, ...arrays };
     port.postMessage(frame, Object.values(arrays).map((array) => array.buffer));
     losses = losses.map(() => []);
