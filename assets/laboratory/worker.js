@@ -12,7 +12,7 @@
 // Every message is answered: by { type: "error", field, message }, which changes nothing, or by
 //   { type: "frame", id, iteration, running, n, diverged, losses, train, test, paths, reach,
 //     field }
-// Frames also come 15 times per second while it runs, and when it ends: at `until`, or when every
+// Frames also come about 12 times per second while it runs, and when it ends: at `until`, or when every
 // member has diverged. id: as in the last start; diverged: a boolean per member; losses: per member
 // a list with the losses of the iterations since the last frame, each before its step (the list
 // ends where the member diverges); train and test: as errors() of engine.js; the rest as solve()

@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import subprocess
+import sys
 from itertools import chain
 from pathlib import Path
 
@@ -14,7 +15,11 @@ from sonode_utils.ensemble import streams
 from sonode_utils.models import SONODE, paper_model
 from sonode_utils.train import fit, mse
 
-LABORATORY = Path(__file__).parents[2] / "assets/laboratory"
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import browser as tools  # noqa: E402
+
+LABORATORY = ROOT / "assets/laboratory"
 ENGINE, WORKER = LABORATORY / "engine.js", LABORATORY / "worker.js"
 PREPARE = f"""
 const neuralOdes = require({json.dumps(str(ENGINE))});
@@ -30,11 +35,9 @@ def node(script, given=None):
     """What the script says, by node; it finds `given` under that name."""
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
+    command = ["node", "-e", PREPARE + script]
     done = subprocess.run(
-        ["node", "-e", PREPARE + script],
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
+        command, input=json.dumps(given), capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -342,6 +345,7 @@ def test_a_worker_made_of_the_text_trains_pauses_and_answers():
     for k in (0, 1):
         assert len([*chain(*(frame["losses"][k] for frame in ran))]) == 30
     assert made["stepped"]["iteration"] == 33
+    assert [len(losses) for losses in made["stepped"]["losses"]] == [3, 3]
     assert made["stepped"]["train"] == pytest.approx(made["errors"][0]["train"])
     assert made["stepped"]["test"] == pytest.approx(made["errors"][0]["test"])
     assert made["still"]["iteration"] == paused["iteration"] > 40
@@ -447,3 +451,20 @@ def test_a_blow_up_in_the_worker_ends_the_run_and_posts_no_nan():
     assert made["seen"] > 100 and made["wild"] == 0
     assert made["last"]["diverged"] == [True, True] and made["last"]["running"] is False
     assert made["iterations"] < 10 and made["left"] == 0
+
+
+@pytest.mark.skipif(tools.chromium() is None, reason="no Chromium here")
+@pytest.mark.xdist_group("browser")
+def test_the_workers_train_in_a_page_that_is_opened_as_a_file(monkeypatch):
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright not installed")
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import laboratory
+
+    try:
+        rows = laboratory.in_chromium(rate=0.02, seconds=0.2)
+    except playwright.Error as error:
+        if "launch" not in str(error):
+            raise
+        pytest.skip(f"Chromium does not start here: {str(error).splitlines()[0]}")
+    assert [row["model"] for row in rows] == ["NODE", "ANODE", "SONODE"]
+    assert all(row["rate"] > 0 and row["frames"] > 0 for row in rows)
