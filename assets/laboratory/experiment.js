@@ -9,8 +9,14 @@ const line = (low, high, count) =>
   Array.from({ length: count }, (_, k) => low + ((high - low) * k) / (count - 1));
 const rounded = (value, digits = 4) => +value.toFixed(digits);
 
+// The nearest x that two digits to the base 36 can say: what is drawn is what the address holds.
+const LEVELS = 36 ** 2 - 1;
+const levelOf = (x) => Math.round(((Math.min(REACH, Math.max(-REACH, x)) + REACH) / (2 * REACH)) * LEVELS);
+const valueOf = (level) => rounded(-REACH + (2 * REACH * level) / LEVELS);
+const snapped = (x) => valueOf(levelOf(x));
+
 // The wave that the page opens with: it comes back to where it was, with another slope.
-const WAVE = line(0, 10, COUNT).map((t) => rounded(1.5 * Math.exp(-0.1 * t) * Math.cos(1.1 * t)));
+const WAVE = line(0, 10, COUNT).map((t) => snapped(1.5 * Math.exp(-0.1 * t) * Math.cos(1.1 * t)));
 
 // Per task: its name, the times, the starts and the position at time t from the start x0. Where
 // only the end is data, the path there is up to the model. reach: of the position's axis.
@@ -49,16 +55,12 @@ const FIELDS = {
   x: [WAVE, readCurve],
 };
 
-// A drawn curve as text: two digits to the base 36 per number.
-function curveText(curve) {
-  const level = (x) => Math.round(((x + REACH) / (2 * REACH)) * (36 ** 2 - 1));
-  return curve.map((x) => level(x).toString(36).padStart(2, "0")).join("");
-}
+// A drawn curve as text, two digits per number, and back.
+const curveText = (curve) => curve.map((x) => levelOf(x).toString(36).padStart(2, "0")).join("");
 
 function readCurve(text) {
   if (!/^[0-9a-z]+$/.test(text) || text.length !== 2 * COUNT) return undefined;
-  const levels = text.match(/../g).map((digits) => parseInt(digits, 36));
-  return levels.map((k) => rounded(-REACH + (2 * REACH * k) / (36 ** 2 - 1)));
+  return text.match(/../g).map((digits) => valueOf(parseInt(digits, 36)));
 }
 
 const defaults = () => Object.fromEntries(Object.entries(FIELDS).map(([name, [value]]) => [name, value]));
@@ -110,9 +112,11 @@ function settings(model, state, { times, starts, data, mask }, points) {
 
 // ---- The same in Python --------------------------------------------------------------------
 
+const float = (x) => (Number.isInteger(x) ? `${x}.0` : String(x));
+
 function rows(numbers, perLine) {
   const lines = [];
-  for (let k = 0; k < numbers.length; k += perLine) lines.push("    " + numbers.slice(k, k + perLine).join(", ") + ",");
+  for (let k = 0; k < numbers.length; k += perLine) lines.push("    " + numbers.slice(k, k + perLine).map(float).join(", ") + ",");
   return lines.join("\n");
 }
 
@@ -120,7 +124,7 @@ function python(state, { times, starts, data, mask }) {
   const kept = times.map((_, k) => k).filter((k) => k === 0 || mask[k] >= 0);
   const role = (wanted) => kept.map((k, place) => (mask[k] === wanted ? place : -1)).filter((place) => place >= 0);
   const range = (list) => (list.length ? `range(${list[0]}, ${list[list.length - 1] + 1})` : "range(0)");
-  return `# Of the laboratory: ${TASKS[state.task].name}. The initial weights are other draws than in the page.
+  return `# Of the laboratory: ${TASKS[state.task].name}; the initial weights are other draws.
 import torch
 
 from sonode_utils import fit, mse, paper_model, streams
@@ -134,7 +138,7 @@ ${rows(kept.map((k) => rounded(times[k])), 10)}
 data = torch.tensor([
 ${rows(kept.flatMap((k) => data[k]), 10)}
 ]).view(${kept.length}, 1, ${starts.length}, 1)  # fmt: skip  (time, member, start, d)
-x0 = torch.tensor([${starts.join(", ")}]).view(1, -1, 1).expand(len(seeds), -1, -1)
+x0 = torch.tensor([${starts.map(float).join(", ")}]).view(1, -1, 1).expand(len(seeds), -1, -1)
 
 
 def loss(solve):

@@ -3,27 +3,29 @@
 // Move the curve to (t, x) from (t0, x0), straight between them: x stays a function of t.
 function stroke(curve, times, [t0, x0], [t, x]) {
   const index = (at) => (at / times[times.length - 1]) * (times.length - 1);
-  const inside = (value) => rounded(Math.min(REACH, Math.max(-REACH, value)));
   const [from, to] = [index(t0), index(t)];
   const [low, high] = [Math.min(from, to), Math.max(from, to)];
   const changed = curve.slice();
   for (let k = Math.max(0, Math.round(low)); k <= Math.min(curve.length - 1, Math.round(high)); k++) {
     const share = from === to ? 1 : Math.min(1, Math.max(0, (k - from) / (to - from)));
-    changed[k] = inside(x0 + share * (x - x0));
+    changed[k] = snapped(x0 + share * (x - x0));
   }
   return changed;
 }
 
-// The means of neighbours (1, 2, 1): a hand trembles, and a stroke ends with a jump.
-function smoothed(curve) {
+// The means of neighbours (1, 2, 1) around what is not as before: a hand trembles, and where a
+// stroke ends the curve jumps.
+function smoothed(curve, before) {
   const last = curve.length - 1;
-  return curve.map((x, k) => rounded((curve[Math.max(0, k - 1)] + 2 * x + curve[Math.min(last, k + 1)]) / 4));
+  const near = (k) => curve.some((x, i) => Math.abs(i - k) <= 1 && x !== before[i]);
+  const mean = (k) => (curve[Math.max(0, k - 1)] + 2 * curve[k] + curve[Math.min(last, k + 1)]) / 4;
+  return curve.map((x, k) => (near(k) ? snapped(mean(k)) : x));
 }
 
 // Lift the curve at place k by dx, and its neighbours less: a bump, not a spike.
 function lifted(curve, k, dx) {
   const bump = (i) => dx * Math.exp(-(((i - k) / 2) ** 2));
-  return curve.map((x, i) => rounded(Math.min(REACH, Math.max(-REACH, x + bump(i)))));
+  return curve.map((x, i) => snapped(x + bump(i)));
 }
 
 // Make the pad in an svg. read() gives the curve; drawn(curve, how) is told what it became: how is
@@ -56,7 +58,7 @@ function makePad(svg, height, { read, end, drawn }) {
     event.preventDefault();
     ground.focus({ preventScroll: true });
     ground.setPointerCapture(event.pointerId);
-    let before = panel.toData(event);
+    let [before, start] = [panel.toData(event), read()];
     const move = (next) => {
       for (const part of next.getCoalescedEvents?.() ?? []) to(part);
       to(next);
@@ -69,7 +71,7 @@ function makePad(svg, height, { read, end, drawn }) {
     };
     const stop = () => {
       ground.removeEventListener("pointermove", move);
-      drawn(smoothed(smoothed(read())), "done");
+      drawn(smoothed(smoothed(read(), start), start), "done");
       show();
     };
     to(event);

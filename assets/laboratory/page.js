@@ -275,18 +275,16 @@ function render({ model, el }) {
     ranges.forEach((range) => range.sync());
   }
 
+  // The program stands below the results, and is copied where the browser lets a page do so.
   let text = null;
-  button("Python", parts.controls, () => {
-    parts.code.replaceChildren();
-    text = text ? null : html("textarea", { readonly: "", rows: 16, spellcheck: "false", "aria-label": "the same experiment in Python" }, parts.code);
-    if (!text) return;
+  button("copy as Python", parts.controls, () => {
+    const named = { readonly: "", rows: 16, spellcheck: "false", "aria-label": "the same experiment in Python" };
+    text ??= html("textarea", named, parts.code);
     showCode();
-    button("copy", parts.code, () => {
-      text.select();
-      document.execCommand("copy");
-      say("Copied: save it as a file, and run it where sonode_utils is installed.");
-    });
-    text.scrollIntoView({ block: "nearest" });
+    text.select();
+    const copied = document.execCommand("copy");
+    parts.note.querySelector(".copied")?.remove();
+    say(copied ? "Copied; the program stands below." : "The program stands below.").classList.add("copied");
   });
   function showCode() {
     if (text) text.value = python(state, tried);

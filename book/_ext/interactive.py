@@ -46,7 +46,9 @@ def write_scripts(app):
 def laboratory(folder):
     """The laboratory's script: it stays out of the package, which needs no browser."""
     paths = [JS / "common.js", *(folder / f"{name}.js" for name in LABORATORY)]
-    return "\n".join([*(path.read_text("utf8") for path in paths), "export default { render };"])
+    return "\n".join(
+        [*(path.read_text("utf8") for path in paths), "export default { render };"]
+    )
 
 
 def add_figures(app, pagename, templatename, context, doctree):
