@@ -4,6 +4,11 @@ The three models train at the same time, each in a worker of its own, in node or
 Each round says for every model its iterations per second of wall time, and the seconds after
 which the first, the second and the third seed had a loss below 1e-2; a NODE never has. Every
 round is a new process, where nothing is compiled yet: what a reader sees who presses play.
+
+If the book is built, the page itself is measured too, with its pictures: the seconds from
+pressing play until the page says that a model has learnt the sine; the share of its own time
+that the main thread computes; and its tasks of over 50 ms of wall time, which are also long
+where other programs keep the processor.
 """
 
 import argparse
@@ -89,6 +94,55 @@ def in_chromium(rate, seconds):
             return tab.evaluate(call, [rate, seconds])
 
 
+# How long the main thread was busy, in milliseconds, when it was busy for more than 50.
+WATCH = """() => {
+  window.longTasks = [];
+  new PerformanceObserver((list) =>
+    longTasks.push(...list.getEntries().map((task) => Math.round(task.duration)))
+  ).observe({ type: "longtask" });
+}"""
+LEARNT = """([name, began]) => document.querySelector(".laboratory .note").innerText
+  .includes(`${name} has learnt`) && (performance.now() - began) / 1000"""
+TABLE = """() => [...document.querySelectorAll(".laboratory tbody tr")]
+  .map((row) => Number(row.querySelector("td").textContent))"""
+
+
+def in_the_page(page, seconds):
+    """One round on the page of the book: a line of what a reader sees."""
+    with browser.started(browser.chromium()) as running:
+        wide = {"width": 1400, "height": 1100}
+        tab = running.new_page(viewport=wide, reduced_motion="reduce")
+        tab.goto(f"{page.as_uri()}#task=sine")
+        tab.wait_for_timeout(1500)  # until the page is at rest
+        tab.evaluate(WATCH)
+        meter = tab.context.new_cdp_session(tab)
+        meter.send("Performance.enable", {"timeDomain": "threadTicks"})
+        before = _computed(meter)
+        began = tab.evaluate("performance.now()")
+        tab.get_by_role("button", name="play").click()
+        learnt = {
+            name: tab.wait_for_function(LEARNT, arg=[name, began]).json_value()
+            for name in ("SONODE", "ANODE(1)")
+        }
+        tab.wait_for_timeout(1000 * seconds)
+        done = dict(zip(("NODE", "ANODE", "SONODE"), tab.evaluate(TABLE)))
+        took = (tab.evaluate("performance.now()") - began) / 1000
+        busy = (_computed(meter) - before) / took
+        tasks = tab.evaluate("longTasks")
+    said = ", ".join(f"{name} {time:.2f} s" for name, time in learnt.items())
+    longest = f"{len(tasks)} tasks over 50 ms, the longest {max(tasks, default=0)} ms"
+    return (
+        f"learnt: {said}; iterations after {took:.1f} s: {done}; "
+        f"the main thread computes {busy:.0%} of the time; {longest}"
+    )
+
+
+def _computed(meter):
+    """Seconds that the main thread has computed."""
+    metrics = meter.send("Performance.getMetrics")["metrics"]
+    return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+
+
 def main():
     """Print every round of every place."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -108,6 +162,10 @@ def main():
                     f"{name:9} {count + 1} {row['model']:7} {speed}, learnt: {learnt} s",
                     flush=True,
                 )
+    page = ROOT / "_build/html/book/laboratory.html"
+    if browser.chromium() and page.exists():
+        for count in range(given.rounds):
+            print(f"the page  {count + 1} {in_the_page(page, given.seconds)}", flush=True)
 
 
 if __name__ == "__main__":
