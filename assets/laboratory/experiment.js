@@ -106,7 +106,9 @@ function experiment(state, stream) {
 function settings(model, state, { times, starts, data, mask }, points) {
   const seeds = Array.from({ length: SEEDS }, (_, k) => state.seed + k);
   const column = (rows) => rows.map((x) => [x]);
-  const known = { model, seeds, augment: state.extra, rate: state.rate, points };
+  // A NODE that cannot fit grows steep, and long steps would let its path jump over others.
+  const steps = model === "NODE" ? 3 : 1;
+  const known = { model, seeds, augment: state.extra, rate: state.rate, steps, points };
   return { ...known, x0: column(starts), times, data: data.map(column), mask };
 }
 
@@ -116,7 +118,9 @@ const float = (x) => (Number.isInteger(x) ? `${x}.0` : String(x));
 
 function rows(numbers, perLine) {
   const lines = [];
-  for (let k = 0; k < numbers.length; k += perLine) lines.push("    " + numbers.slice(k, k + perLine).map(float).join(", ") + ",");
+  for (let k = 0; k < numbers.length; k += perLine) {
+    lines.push(`    ${numbers.slice(k, k + perLine).map(float).join(", ")},`);
+  }
   return lines.join("\n");
 }
 

@@ -79,8 +79,9 @@ function makePad(svg, height, { read, end, drawn }) {
     ground.addEventListener("lostpointercapture", stop, { once: true });
   });
   ground.addEventListener("keydown", (event) => {
-    const [along, up] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key] ?? [0, 0];
-    if (!along && !up) return;
+    const ways = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+    if (!Object.hasOwn(ways, event.key)) return;
+    const [along, up] = ways[event.key];
     event.preventDefault();
     cursor = Math.min(times.length - 1, Math.max(0, cursor + along));
     if (up) drawn(lifted(read(), cursor, 0.1 * up), "keys");

@@ -45,7 +45,6 @@ function furnish(el, model) {
   const rows = results.appendChild(resultTable());
   const code = node("div", { class: "code" }, box);
   for (const svg of [pad, loss]) svg.columns = 1;
-  for (const svg of [...fits, ...phases]) svg.columns = innerWidth > 600 ? 3 : 1;
   return { box, controls, note, bench, pad, sliders, fits, phases, loss, rows, code };
 }
 
@@ -53,7 +52,9 @@ function resultTable() {
   const table = document.createElement("table");
   html("caption", { text: `Mean square error inside the training interval and beyond it: median of ${SEEDS} seeds` }, table);
   const head = html("tr", {}, html("thead", {}, table));
-  for (const text of ["model", "iterations", "inside", "beyond"]) html("th", { scope: "col", text }, head);
+  for (const text of ["model", "iterations", "inside", "beyond"]) {
+    html("th", { scope: "col", text }, head);
+  }
   const body = html("tbody", {}, table);
   for (const model of MODELS) {
     const row = html("tr", {}, body);
@@ -80,7 +81,7 @@ function render({ model, el }) {
   const parts = furnish(el, model);
   const rowOf = (name) => parts.rows.querySelectorAll("tbody tr")[MODELS.indexOf(name)];
   let { state, wrong } = readState(location.hash);
-  let tried, panels, frames, losses, lossMost, aMost, told, until;
+  let tried, panels, pad, frames, losses, lossMost, aMost, told, until;
   let [id, playing, touched, idle, timer] = [0, false, false, 0, 0];
   const changedModels = new Set();
   // Sentences are added one by one, so that a screen reader says each of them once.
@@ -133,7 +134,7 @@ function render({ model, el }) {
     if (message.id !== id) return;
     frames[name] = message;
     losses.add(name, message.losses);
-    if (!changedModels.size) requestAnimationFrame(draw);
+    if (!changedModels.size) setTimeout(() => requestAnimationFrame(draw), 50); // all models at once
     changedModels.add(name);
   }
 
@@ -147,14 +148,15 @@ function render({ model, el }) {
       const tellOnce = (event, sentence) => told.has(event) || (told.add(event), say(sentence));
       if (out) tellOnce(`${name} ${out}`, `${named(name, state)}: ${out} of ${SEEDS} seeds diverged.`);
       if (error < LEARNT && frame.iteration) {
-        tellOnce(name, `${named(name, state)} has learnt the motion after ${frame.iteration} iterations.`);
+        tellOnce(name, `${named(name, state)} has learnt the motion within ${frame.iteration} iterations.`);
       }
     }
     if (playing && MODELS.every((name) => frames[name] && over(frames[name]))) {
       playing = false;
       showButtons();
-      const errors = MODELS.map((name) => `${named(name, state)} ${said(median(frames[name].train, frames[name].diverged))}`);
-      say(`Paused. Errors inside the training interval: ${errors.join(", ")}.`).classList.add("end");
+      const error = ({ train, diverged }) => said(median(train, diverged));
+      const errors = MODELS.map((name) => `${named(name, state)} ${error(frames[name])}`).join(", ");
+      say(`Paused. Errors inside the training interval: ${errors}.`).classList.add("end");
     }
   }
 
@@ -163,15 +165,25 @@ function render({ model, el }) {
   function build() {
     const small = parts.box.clientWidth < 600;
     const height = small ? 170 : 210;
+    parts.box.classList.toggle("narrow", small);
     for (const svg of [...parts.fits, ...parts.phases]) svg.columns = small ? 1 : 3;
     parts.bench.classList.toggle("with-pad", state.task === "draw");
     const fits = MODELS.map((name, k) => fitPanel(parts.fits[k], height, named(name, state), state, tried));
     panels = { fits, phases: [] };
     MODELS.forEach((name, k) => buildPhase(name, k, height));
     buildLoss();
-    if (state.task === "draw") panels.pad = makePad(parts.pad, 200, { read: () => state.x, end: tried.end, drawn });
+    buildPad();
     Object.keys(frames).forEach((name) => changedModels.add(name));
     if (changedModels.size) requestAnimationFrame(draw);
+  }
+
+  // Only where it has another size or shade: who draws with the keys keeps the focus.
+  function buildPad() {
+    if (state.task !== "draw") return;
+    const look = `${parts.pad.parentElement.clientWidth} ${tried.end}`;
+    const given = { read: () => state.x, end: tried.end, drawn };
+    if (pad?.look !== look) pad = { look, show: makePad(parts.pad, 200, given) };
+    pad.show();
   }
 
   function buildPhase(name, k, height) {
@@ -206,19 +218,19 @@ function render({ model, el }) {
       lossMost = losses.most();
       buildLoss();
     }
-    drawLosses(panels.loss, losses, Object.fromEntries(MODELS.map((name) => [name, frames[name]?.diverged ?? [false]])));
+    drawLosses(panels.loss, losses, (name) => frames[name]?.diverged ?? [false]);
     news();
   }
 
   // ---- Controls ------------------------------------------------------------------------------
 
   // The reader changed something: it goes into the address, and into training.
-  function change(field, value) {
+  function change(field, value, play = playing) {
     [state, touched] = [{ ...state, [field]: value }, true];
     if (field === "rate") tell({ type: "rate", rate: value });
     else {
       clearTimeout(timer);
-      timer = setTimeout(() => restart(playing), 120);
+      timer = setTimeout(() => restart(play), 120);
     }
     history.replaceState(null, "", stateText(state));
     showCode();
@@ -226,8 +238,8 @@ function render({ model, el }) {
 
   function drawn(curve, how) {
     state = { ...state, x: curve };
-    if (how === "done") playing = true; // who has drawn wants to see it learnt
-    if (how !== "drawing") change("x", curve);
+    // Who has drawn a stroke wants to see it learnt.
+    if (how !== "drawing") change("x", curve, playing || how === "done");
   }
 
   const button = (text, parent, act) => {
@@ -240,7 +252,10 @@ function render({ model, el }) {
   };
   const names = Object.fromEntries(Object.entries(TASKS).map(([task, { name }]) => [name, task]));
   const task = choice(parts.controls, {
-    label: "task", options: Object.keys(names), value: TASKS[state.task].name, change: (name) => change("task", names[name]),
+    label: "task",
+    options: Object.keys(names),
+    value: TASKS[state.task].name,
+    change: (name) => change("task", names[name]),
   });
   const player = button(PLAY, parts.controls, () => (playing ? pause() : play()));
   button("10 iterations", parts.controls, () => pause({ type: "step", count: 10 }));
@@ -261,9 +276,10 @@ function render({ model, el }) {
     return range;
   };
   const time = (share) => `t = ${+(share * TASKS[state.task].times.at(-1)).toPrecision(3)}`;
+  const rate = (power) => +(10 ** power).toPrecision(2);
   const ranges = [
     control("noise", 0, 0.5, 0.05, () => state.noise, "noise", (v) => v.toFixed(2)),
-    control("learning rate", -3, 1, 0.1, () => Math.log10(state.rate), "rate", (v) => String(+(10 ** v).toPrecision(2)), (v) => +(10 ** v).toPrecision(2)),
+    control("learning rate", -3, 1, 0.1, () => Math.log10(state.rate), "rate", (v) => String(rate(v)), rate),
     control("trains until", 0.2, 1, 0.05, () => state.until, "until", time),
     control("extra dimensions", 1, 3, 1, () => state.extra, "extra", String),
     control("first seed", 0, 20, 1, () => state.seed, "seed", String),
@@ -296,11 +312,15 @@ function render({ model, el }) {
     if (wrong.length) say(`The address has no valid ${wrong.join(", ")}: the default is used.`);
   }
 
-  addEventListener("hashchange", () => {
+  function visit() {
     if (!location.hash.includes("=")) return;
     touched = true;
     arrive(true);
     parts.box.scrollIntoView({ block: "start" });
+  }
+  addEventListener("hashchange", visit);
+  addEventListener("click", (event) => { // the same link once more
+    if (event.target.closest?.("a[href^='#task=']")?.hash === location.hash) visit();
   });
   arrive(false);
 

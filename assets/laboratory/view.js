@@ -16,7 +16,8 @@ function fieldPoints(model, state, { speed }) {
 
 // Axes that fill an svg as it stands in the page: text has one size, however wide the column is.
 function fill(svg, height, given) {
-  const width = Math.round(svg.parentElement.getBoundingClientRect().width / svg.columns) - 6 || 300;
+  const column = svg.parentElement.clientWidth / svg.columns - 6;
+  const width = Math.max(160, Math.round(column));
   svg.replaceChildren();
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   return axes(svg, { left: 48, top: 24, width: width - 60, height: height - 62, ...given });
@@ -125,7 +126,7 @@ function drawPhase(panel, model, frame, state, tried, most) {
   panel.clear();
   const points = fieldPoints(model, state, tried);
   const { n, field, diverged } = frame;
-  const fieldOf = (member, k) => field.subarray((member * points.length + k) * n, (member * points.length + k + 1) * n);
+  const fieldOf = (member, k) => field.subarray((member * points.length + k) * n).subarray(0, n);
   const look = (member) => seedLook(model, member, diverged);
   if (model === "NODE") { // no plane: the velocity is a function of the position
     for (let member = diverged.length - 1; member >= 0; member--) {
@@ -184,11 +185,12 @@ function lossPanel(svg, height, most) {
   return panel;
 }
 
+// out(model): which of its seeds diverged.
 function drawLosses(panel, losses, out) {
   panel.clear();
   for (const model of MODELS) {
     losses.lines[model].forEach((kept, member) => {
-      const look = seedLook(model, member, out[model]);
+      const look = seedLook(model, member, out(model));
       panel.line(kept, { ...look, "stroke-width": member ? 1 : 1.8, "stroke-dasharray": DASHES[model] });
     });
   }
