@@ -274,8 +274,7 @@ sys.path.insert(0, {tools!r})
 import execute
 from pathlib import Path
 execute.ROOT = Path({book!r})
-for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, execute.stop)
+execute.stop_in_one_line()
 {fault}
 sys.exit(execute.main({arguments!r}))
 """
