@@ -42,8 +42,8 @@ def _files(entry):
 
 
 PAGES = list(_files(yaml.safe_load((ROOT / "_toc.yml").read_text())))
-WITH_FIGURE = ["book/intro", "book/playground"]
-WITH_FIGURE += [p for p in PAGES if p.startswith("notebooks/") and p != "notebooks/00_models"]
+CHAPTERS = [p for p in PAGES if p.startswith("notebooks/")]
+WITH_FIGURE = ["book/intro", "book/playground", *CHAPTERS]
 
 
 @pytest.fixture(scope="module")
@@ -154,9 +154,6 @@ LAYOUT = """() => {
   return { screens: height / 900, code: open / height, cells: code.length,
     figure: place(figures[0]), reacting: place(reacting) };
 }"""
-# The first chapter is about its code: it may show more of it, and needs no interactive figure.
-CHAPTERS = [p for p in PAGES if p.startswith("notebooks/")]
-FIRST = "notebooks/00_models"
 
 
 def test_a_chapter_shows_its_findings_before_its_code(page):
@@ -165,9 +162,8 @@ def test_a_chapter_shows_its_findings_before_its_code(page):
     page.tab.set_viewport_size({"width": 1400, "height": 900})
     found = page.tab.evaluate(LAYOUT)
     page.tab.set_viewport_size(WIDE)
-    assert found["screens"] <= 12 and found["figure"] <= 2, found
-    assert found["reacting"] <= 3 or page.name == FIRST, found
-    assert found["code"] <= (0.4 if page.name == FIRST else 0.2) and found["cells"] >= 6, found
+    assert found["screens"] <= 12 and found["figure"] <= 2 and found["reacting"] <= 3, found
+    assert found["code"] <= 0.2 and found["cells"] >= 6, found
     assert (
         page.tab.locator(".chapter-box .chip").count()
         == page.tab.locator("tr[id^=claim-]").count()
