@@ -1,5 +1,6 @@
 """The pages in a real browser: whole, quiet, self-contained, usable by everybody."""
 
+import io
 import re
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from urllib.request import url2pathname
 
 import pytest
 import yaml
+from PIL import Image
 
+from sonode_utils import figures
 from sonode_utils.evidence import scorecard
 
 ROOT = Path(__file__).parents[2]
@@ -436,6 +439,38 @@ def test_the_intro_fits_its_window_and_its_buttons_can_be_read_and_reached(front
         assert button.evaluate(CONTRAST) >= 4.5
         button.focus()
         assert button.evaluate("link => link === document.activeElement")
+
+
+SWATCH = """colour => {
+    const image = document.querySelector("div.cell_output img").cloneNode();
+    const square = `<rect width="99" height="99" fill="${colour}"/>`;
+    const drawing = `<svg xmlns="http://www.w3.org/2000/svg">${square}</svg>`;
+    image.src = `data:image/svg+xml,${encodeURIComponent(drawing)}`;
+    image.style.cssText = "width: 40px; height: 40px !important";
+    document.getElementById("swatch")?.remove();
+    document.querySelector("div.cell_output").append(image);
+    image.id = "swatch";
+    return image.decode();
+}"""
+SEEN = """(image, colour) => {
+    const backgroundColor = getComputedStyle(document.body).backgroundColor;
+    Object.assign(image.style, { color: `rgb(${colour})`, backgroundColor });
+}"""
+
+
+def test_the_colours_of_a_stored_picture_can_be_told_from_a_dark_page(visit):
+    """The page inverts it there: each colour as the reader sees it, by the formula above."""
+    visit.go("notebooks/00_models")
+    visit.wear("dark")
+    seen = {}
+    for name, colour in {**figures.COLOURS, "ink": figures.INK}.items():
+        visit.tab.evaluate(SWATCH, colour)
+        swatch = visit.tab.locator("#swatch")
+        pixel = Image.open(io.BytesIO(swatch.screenshot())).convert("RGB").getpixel((20, 20))
+        swatch.evaluate(SEEN, ",".join(map(str, pixel)))
+        seen[name] = swatch.evaluate(CONTRAST)
+    visit.wear("light")
+    assert min(seen.values()) >= 4.5, seen
 
 
 def test_the_search_finds_a_chapter(visit):
