@@ -10,11 +10,12 @@ AGAIN ?=
 CLAIMS ?=
 KEEP ?=
 FAULTS ?= 200
+TORCH_INDEX ?=
 export OMP_NUM_THREADS ?= 1
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf stills test check unit coverage lab reproduce confirm verdicts report bench chaos clean lint
+.PHONY: help book pdf stills test check unit coverage lab reproduce quick confirm verdicts report site address bench chaos clean lint
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -52,6 +53,9 @@ reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes),
 	$(BIN)/python tools/execute.py $(if $(INTO),--into $(INTO)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(NOTEBOOKS) \
 	$(if $(INTO),,|| failed=1; $(BIN)/python tools/update_readme.py && $(MAKE) --no-print-directory book && exit $${failed:-0})
 
+quick: .venv/installed  ## every notebook on the quick profile by papermill, into _build/quick (half an hour); NOTEBOOKS=02_parity runs one
+	$(BIN)/python tools/quick.py $(NOTEBOOKS)
+
 confirm: .venv/installed  ## run the notebooks on the 50 seeds kept for confirming, into book/results/confirm (an hour); NOTEBOOKS=02_parity SCHEDULER=tcp://host:port AGAIN=1
 	$(BIN)/python tools/confirm.py $(if $(AGAIN),--again) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(NOTEBOOKS)
 
@@ -84,8 +88,9 @@ clean:  ## remove what was built; the installation stays (remove .venv for that)
 		echo "The book needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)."; \
 		echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv .venv
-	@echo "Installing the pinned versions into .venv (a few minutes, 1.5 GB) ..."
+	@echo "Installing the pinned versions into .venv (a few minutes) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.hashes && \
+	$(BIN)/python tools/install_torch.py $(TORCH_INDEX) && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || { \
 		echo "The installation failed: see pip's message above. With a network and 2 GB of disk, run make again."; exit 1; }
