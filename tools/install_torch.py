@@ -16,8 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-ADVICE = """It is the CUDA build, and a CPU is enough here. To fetch the CPU build, stop this now and name its
-index, whose address PyTorch's installation page has: make book TORCH_INDEX=<address>"""
+ADVICE = """It is the CUDA build, and a CPU is enough here. To fetch the CPU build, stop this now
+and name its index, whose address PyTorch's installation page has:
+    make book TORCH_INDEX=<address>"""
 
 
 def main(index: str = "") -> int:
@@ -53,9 +54,10 @@ def bytes_of(url: str) -> int | None:
     """The size that the server, or the disk, gives for a file."""
     if url.startswith("file:"):
         return Path(urllib.request.url2pathname(url.removeprefix("file://"))).stat().st_size
+    question = urllib.request.Request(url, method="HEAD")
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=20) as head:
-            return int(head.headers["Content-Length"])
+        with urllib.request.urlopen(question, timeout=20) as answer:
+            return int(answer.headers["Content-Length"])
     except (OSError, TypeError, ValueError):
         return None
 
