@@ -11,6 +11,7 @@ CLAIMS ?=
 KEEP ?=
 FAULTS ?= 200
 TORCH_INDEX ?=
+TO ?=
 export OMP_NUM_THREADS ?= 1
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
@@ -64,6 +65,12 @@ verdicts: .venv/installed  ## judge every claim from the stored values and print
 
 report: .venv/installed  ## print the replication report to _build/report.pdf through Chromium (a minute)
 	@$(BIN)/python tools/pdf.py --report
+
+site: book pdf report  ## what is published, in _build/site: the book, both PDFs, the notebooks for Colab (three minutes)
+	@$(BIN)/python tools/publish.py
+
+address: .venv/installed  ## set the project's address, and write what follows from it: TO=https://github.com/<owner>/<name>, or TO=none
+	@$(BIN)/python tools/address.py $(TO)
 
 bench: .venv/installed  ## our training against a loop, diffrax, torchode and the commit before; do neighbours matter? (twenty minutes); KEEP=1 stores it for the book
 	$(BIN)/python benchmarks/run.py $(if $(KEEP),--keep)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-ADVICE = """It is the CUDA build, and a CPU is enough here. To fetch the CPU build, stop this now
+ADVICE = """It is the CUDA build, and a CPU is enough here. To fetch the CPU build, stop now
 and name its index, whose address PyTorch's installation page has:
     make book TORCH_INDEX=<address>"""
 
