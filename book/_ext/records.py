@@ -99,7 +99,7 @@ def simulated(rows, records, folder, ids):
 
 def dataset(rows, records, folder, ids):
     """How much the records hold, and what their schema says of each field."""
-    schema = json.loads(Path(folder).with_name("record.schema.json").read_text("utf8"))
+    schema = json.loads((Path(__file__).parents[1] / "record.schema.json").read_text("utf8"))
     known = [*records, *scorecard.load_results(Path(folder, "confirm"))]
     parts = [part for r in known for claim in r["claims"] for part in claim["parts"]]
     numbers = sum(np.size(values) for r in known for values in r["values"].values())
