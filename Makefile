@@ -66,7 +66,7 @@ verdicts: .venv/installed  ## judge every claim from the stored values and print
 report: .venv/installed  ## print the replication report to _build/report.pdf through Chromium (a minute)
 	@$(BIN)/python tools/pdf.py --report
 
-site: book pdf report  ## what is published, in _build/site: the book, both PDFs, the notebooks for Colab (three minutes)
+site: book pdf report  ## what is published, in _build/site: the book, both PDFs, the notebooks for Colab (five minutes)
 	@$(BIN)/python tools/publish.py
 
 address: .venv/installed  ## set the project's address, and write what follows from it: TO=https://github.com/<owner>/<name>, or TO=none
