@@ -23,10 +23,19 @@ def photograph(html, target):
             if "sonode-data" not in page.read_text("utf8"):
                 continue
             open_page(tab, page)
+            _train(tab)
             for i, figure in enumerate(tab.locator(".sonode-figure").all()):
                 name = f"{page.stem}-{i}.png"
                 _save_small(figure.screenshot(), target / name)
                 yield name
+
+
+def _train(tab):
+    """Before it has trained, the laboratory shows little."""
+    for play in tab.locator(".laboratory").get_by_role("button", name="play").all():
+        play.click()
+        tab.get_by_text("SONODE has learnt").wait_for()
+        tab.get_by_role("button", name="pause").click()
 
 
 def _save_small(png, path):

@@ -7,6 +7,7 @@ that figure and assets/figures.js, which draws it. Without JavaScript a still pi
 
 import json
 import re
+from html import escape
 from pathlib import Path
 
 from docutils import nodes
@@ -19,8 +20,13 @@ FIGURE = re.compile(
     r'(<div class="sonode-data" data-figure="(\w+)" data-description="([^"]*)">)<p>.*?</p>',
     re.S,
 )
+LABORATORY = ("engine", "worker", "experiment", "view", "pad", "page")
 STORED = re.compile(
     r'data-figure="(\w+)".*?<script type="application/json">(.*?)</script>', re.S
+)
+STORE = (
+    '<div class="sonode-data" data-figure="laboratory" data-description="{words}"><p></p>'
+    '<script type="application/json">{{}}</script></div>'
 )
 SCRIPT = "(window.sonodeFigures ??= {{}}).{name} = (() => {{\n{code}\n}})();\n"
 
@@ -29,12 +35,20 @@ def write_scripts(app):
     """One classic script per figure: pages opened from the file system load no modules."""
     folder = Path(app.outdir, "_static", "figures")
     folder.mkdir(parents=True, exist_ok=True)
-    for path in JS.glob("*.js"):
-        if path.stem != "common":
-            code = sources(path.stem)["_esm"].replace("export default", "return")
-            script = SCRIPT.format(name=path.stem, code=code)
-            (folder / path.name).write_text(script, "utf8")
+    codes = {path.stem: sources(path.stem)["_esm"] for path in JS.glob("*.js")}
+    codes |= {"laboratory": laboratory(Path(app.srcdir) / "assets/laboratory")}
+    for name in codes.keys() - {"common"}:
+        code = codes[name].replace("export default", "return")
+        (folder / f"{name}.js").write_text(SCRIPT.format(name=name, code=code), "utf8")
     (folder / "figures.css").write_text(sources("parity")["_css"], "utf8")
+
+
+def laboratory(folder):
+    """The laboratory's script: it stays out of the package, which needs no browser."""
+    paths = [JS / "common.js", *(folder / f"{name}.js" for name in LABORATORY)]
+    return "\n".join(
+        [*(path.read_text("utf8") for path in paths), "export default { render };"]
+    )
 
 
 def add_figures(app, pagename, templatename, context, doctree):
@@ -76,11 +90,24 @@ class Borrowed(SphinxDirective):
         path = Path(self.env.srcdir, f"notebooks/{notebook}.ipynb")
         self.env.note_dependency(str(path))
         html = borrow(path, name, self.options["part"], self.options["alt"])
-        words = nodes.Element()
-        self.state.nested_parse(self.content, self.content_offset, words)
-        caption = nodes.caption("", "", *words[0].children)
-        drawing = nodes.raw("", html, format="html")
-        return [nodes.figure("", drawing, caption, ids=[f"front-{name}"])]
+        return [_with_caption(self, html, f"front-{name}")]
+
+
+class Laboratory(SphinxDirective):
+    """{laboratory}: the figure that trains in the page, and a caption; alt as of {borrowed}."""
+
+    has_content, option_spec = True, {"alt": unchanged_required}
+
+    def run(self):
+        html = STORE.format(words=escape(self.options["alt"], quote=True))
+        return [_with_caption(self, html, "fig-laboratory")]
+
+
+def _with_caption(directive, html, label):
+    words = nodes.Element()
+    directive.state.nested_parse(directive.content, directive.content_offset, words)
+    caption = nodes.caption("", "", *words[0].children)
+    return nodes.figure("", nodes.raw("", html, format="html"), caption, ids=[label])
 
 
 def borrow(path, name, part, words):
@@ -98,6 +125,7 @@ def borrow(path, name, part, words):
 
 def setup(app):
     app.add_directive("borrowed", Borrowed)
+    app.add_directive("laboratory", Laboratory)
     app.connect("builder-inited", write_scripts)
     app.connect("html-page-context", add_figures, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -132,6 +132,8 @@ function choice(parent, { label, options, value, change }) {
 function handle(panel, mark, label, moveTo, nudge) {
   mark.classList.add("handle");
   for (const [k, v] of Object.entries({ tabindex: 0, role: "button", "aria-label": label })) mark.setAttribute(k, v);
+  // A finger that drags does not scroll the page: touch-action has no effect inside an svg.
+  mark.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false });
   mark.addEventListener("pointerdown", (event) => {
     event.preventDefault();
     mark.focus();

@@ -95,6 +95,26 @@ def test_on_a_telephone_what_scrolls_says_so_until_its_end(page, tab, pages):
     assert found["idle"] == []
 
 
+def test_on_a_telephone_a_finger_drags_a_point_and_not_the_page(tab, pages):
+    phone = {"viewport": tab.viewport_size, "has_touch": True, "is_mobile": True}
+    context = tab.context.browser.new_context(**phone, reduced_motion="reduce")
+    touched = context.new_page()
+    tools.open_page(touched, pages / "book/intro.html")
+    point = touched.locator(".handle").first
+    point.evaluate("e => e.scrollIntoView({ block: 'center', behavior: 'instant' })")
+    place, box = touched.evaluate("scrollY"), point.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    finger = context.new_cdp_session(touched)
+    for k in range(20):
+        kind, at = "touchMove" if k else "touchStart", {"x": x, "y": y + 2 * k}
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [at]})
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    moved, scrolled = point.bounding_box(), touched.evaluate("scrollY")
+    context.close()
+    assert scrolled == place > 0
+    assert abs(box["y"] + 38 - moved["y"]) < 4
+
+
 def test_on_a_telephone_the_deviations_are_cards(tab, pages):
     tools.open_page(tab, pages / "book/deviations.html")
     widths = tab.evaluate(
