@@ -10,11 +10,13 @@ AGAIN ?=
 CLAIMS ?=
 KEEP ?=
 FAULTS ?= 200
+TORCH_INDEX ?=
+TO ?=
 export OMP_NUM_THREADS ?= 1
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf stills test check unit coverage lab reproduce confirm verdicts report bench chaos clean lint
+.PHONY: help book pdf stills test check unit coverage lab reproduce quick confirm verdicts report site address bench chaos clean lint
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -52,6 +54,9 @@ reproduce: .venv/installed  ## re-execute notebooks in place (about 15 minutes),
 	$(BIN)/python tools/execute.py $(if $(INTO),--into $(INTO)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(NOTEBOOKS) \
 	$(if $(INTO),,|| failed=1; $(BIN)/python tools/update_readme.py && $(MAKE) --no-print-directory book && exit $${failed:-0})
 
+quick: .venv/installed  ## every notebook on the quick profile by papermill, into _build/quick (half an hour); NOTEBOOKS=02_parity runs one
+	$(BIN)/python tools/quick.py $(NOTEBOOKS)
+
 confirm: .venv/installed  ## run the notebooks on the 50 seeds kept for confirming, into book/results/confirm (an hour); NOTEBOOKS=02_parity SCHEDULER=tcp://host:port AGAIN=1
 	$(BIN)/python tools/confirm.py $(if $(AGAIN),--again) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(NOTEBOOKS)
 
@@ -60,6 +65,12 @@ verdicts: .venv/installed  ## judge every claim from the stored values and print
 
 report: .venv/installed  ## print the replication report to _build/report.pdf through Chromium (a minute)
 	@$(BIN)/python tools/pdf.py --report
+
+site: book pdf report  ## what is published, in _build/site: the book, both PDFs, the notebooks for Colab (five minutes)
+	@$(BIN)/python tools/publish.py
+
+address: .venv/installed  ## set the project's address, and write what follows from it: TO=https://github.com/<owner>/<name>, or TO=none
+	@$(BIN)/python tools/address.py $(TO)
 
 bench: .venv/installed  ## our training against a loop, diffrax, torchode and the commit before; do neighbours matter? (twenty minutes); KEEP=1 stores it for the book
 	$(BIN)/python benchmarks/run.py $(if $(KEEP),--keep)
@@ -84,8 +95,9 @@ clean:  ## remove what was built; the installation stays (remove .venv for that)
 		echo "The book needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)."; \
 		echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv .venv
-	@echo "Installing the pinned versions into .venv (a few minutes, 1.5 GB) ..."
+	@echo "Installing the pinned versions into .venv (a few minutes) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.hashes && \
+	$(BIN)/python tools/install_torch.py $(TORCH_INDEX) && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || { \
 		echo "The installation failed: see pip's message above. With a network and 2 GB of disk, run make again."; exit 1; }

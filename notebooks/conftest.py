@@ -8,7 +8,7 @@ import pytest
 
 from sonode_utils.data import measured
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import kernel_ports
 
 kernel_ports.keep_apart()

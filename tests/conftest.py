@@ -16,7 +16,7 @@ from sonode_utils import figures
 from sonode_utils.evidence.parameters import LIMITS
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 import kernel_ports  # noqa: E402
 
 kernel_ports.keep_apart()

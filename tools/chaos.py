@@ -28,15 +28,14 @@ from tqdm import tqdm
 ROOT = Path(__file__).parents[1]
 NAMES = ["00_models", "A_phase_space"]  # seconds each on this profile
 DRIVER = f"""
-import resource, signal, sys
+import resource, sys
 from functools import partial
 from pathlib import Path
 sys.path.insert(0, {str(ROOT / "tools")!r})
 import execute
 from sonode_utils.evidence import records
 execute.ROOT, records.KEPT = Path(sys.argv[1]), ("smoke",)
-signal.signal(signal.SIGINT, execute.stop)
-signal.signal(signal.SIGTERM, execute.stop)
+execute.stop_in_one_line()
 def put(job, files):
     if room := int(sys.argv[2]):  # how many bytes a file may have
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))

@@ -105,4 +105,5 @@ def put(job, files):
 
 
 if __name__ == "__main__":
+    execute.stop_in_one_line()
     sys.exit(main())

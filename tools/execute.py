@@ -346,14 +346,18 @@ def take(done, job, put):
     return True
 
 
-def stop(number, frame):
-    """End in one line; the kernels see within a second that this process is gone."""
-    print("\nStopped. Notebooks that had ended are stored; the others are as they were.")
-    sys.stdout.flush()
-    os._exit(128 + number)
+def stop_in_one_line():
+    """On Ctrl-C or a polite kill; the kernels see within a second that this process is gone."""
+
+    def stop(number, frame):
+        print("\nStopped. Notebooks that had ended are stored; the others are as they were.")
+        sys.stdout.flush()
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
+    stop_in_one_line()
     sys.exit(main())

@@ -16,12 +16,15 @@ def locked(path, message):
 
     The lock is free again when that process ends, however it ends.
     """
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, timeout=0)
     try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
         raise Busy(message) from None
+    except OSError as error:
+        why = f"{path} cannot be written ({error.strerror})"
+        raise Busy(f"{why}: make its folder writable, or work in another one") from None
     try:
         yield
     finally:

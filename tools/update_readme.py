@@ -1,4 +1,4 @@
-"""Put the latest verdicts and the picture of the parity chapter into the README."""
+"""Put the latest counts of verdicts and the picture of the parity chapter into the README."""
 
 import base64
 import re
@@ -7,7 +7,6 @@ from pathlib import Path
 import nbformat
 
 from sonode_utils.evidence.scorecard import counts, scorecard
-from sonode_utils.evidence.verdicts import headline
 
 ROOT = Path(__file__).parents[1]
 START, END = "<!-- verdicts, written by tools/update_readme.py -->", "<!-- end of verdicts -->"
@@ -28,27 +27,16 @@ def figure(notebook, name):
     raise KeyError(f"{notebook} has no figure {name}")
 
 
-def verdict_table(rows):
-    """The judged claims as Markdown, as the README shows them."""
-    total = ", ".join(f"{word} {n}" for word, n in counts(rows))
-    lines = [
-        f"{len(rows)} claims: {total}.",
-        "",
-        "| claim | paper | word | effect |",
-        "|---|---|---|---|",
-    ]
-    for row in rows:
-        word = f"**{row['word']}**" + ", fragile" * row.get("fragile", False)
-        effect = headline(row) if "parts" in row else ""
-        lines.append(
-            f"| {row['id']}: {row['statement']} | {row['where']} | {word} | {effect} |"
-        )
-    return "\n".join(lines)
+def count_table(rows):
+    """How many claims got each word, as Markdown."""
+    words, numbers = zip(*counts(rows))
+    lines = [(f"of {len(rows)} claims", *words), ["---"] * (len(words) + 1), ("", *numbers)]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def main():
     readme = ROOT / "README.md"
-    table = verdict_table(scorecard(ROOT / "book/results"))
+    table = count_table(scorecard(ROOT / "book/results"))
     readme.write_text(with_table(readme.read_text("utf8"), table), "utf8")
     picture = figure(ROOT / "notebooks/02_parity.ipynb", "fig-parity")
     (ROOT / "book/parity.png").write_bytes(picture)

@@ -8,6 +8,7 @@ import json
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 from docutils import nodes
 from forest import NARROW, forest
 from jinja2 import Environment, FileSystemLoader
@@ -96,6 +97,21 @@ def simulated(rows, records, folder, ids):
     return found
 
 
+def dataset(rows, records, folder, ids):
+    """How much the records hold, and what their schema says of each field."""
+    schema = json.loads((Path(__file__).parents[1] / "record.schema.json").read_text("utf8"))
+    known = [*records, *scorecard.load_results(Path(folder, "confirm"))]
+    parts = [part for r in known for claim in r["claims"] for part in claim["parts"]]
+    numbers = sum(np.size(values) for r in known for values in r["values"].values())
+    objects = {"": schema} | {
+        f"{name}: ": schema["definitions"][name] for name in ("claim", "part")
+    }
+    fields = [
+        (at + name, f) for at, o in objects.items() for name, f in o["properties"].items()
+    ]
+    return {"fields": fields, "files": len(known), "parts": len(parts), "numbers": numbers}
+
+
 def forest_plot(rows, records, folder, ids):
     plots = {"wide": forest(rows, ids), "narrow": forest(rows, ids, NARROW)}
     return {"plots": plots}
@@ -125,7 +141,7 @@ def add_card(app, doctree):
 
 VIEWS = {"card": card, "counts": lambda *_: {}, "scorecard": groups, "status": status}
 VIEWS |= {"comparison": comparison, "forest": forest_plot, "results": groups}
-VIEWS |= {"simulated": simulated, "map": paper_map}
+VIEWS |= {"simulated": simulated, "map": paper_map, "dataset": dataset}
 
 
 def make_thumbnails(app, error):

@@ -68,10 +68,10 @@ class Run:
 
     def __init__(self, notebook, profile, seeds, results_dir="", settings=None) -> None:
         self.notebook, self.profile, self.seeds = notebook, profile, seeds
-        self.settings, self.data, self.old = settings or {}, "synthetic", None
+        self.settings, self.data = settings or {}, "synthetic"
         self.started = time.perf_counter(), time.process_time()
-        with suppress(FileNotFoundError):  # of the record, or of the whole folder
-            self.old = read_json(records_folder() / f"{notebook}.json")
+        self.old = _stored(f"{notebook}.json")
+        self.confirming = _stored(f"confirm/{notebook}.json") or {"claims": []}
         name = "results_dir" if results_dir else "SONODE_RESULTS_DIR"
         folder = results_dir or os.environ.get("SONODE_RESULTS_DIR")
         self.folder = writable(Path(folder).resolve(), name) if folder else None
@@ -140,7 +140,8 @@ class Run:
         """Every claim with its word from the confirming run and what this run found."""
         from IPython.display import HTML
 
-        confirmed = _confirmed(self.notebook)
+        confirming = self.confirming
+        confirmed = {c["id"]: verdicts.judge_claim(confirming, c) for c in confirming["claims"]}
         shown = [
             CATALOGUE[id] | c | {"now": self._judged(id), "confirmed": confirmed.get(id)}
             for id, c in self.claims.items()
@@ -219,12 +220,11 @@ def _described(groups, name_of):
     return {"parts": named.pop(""), "beside": named}
 
 
-def _confirmed(notebook):
-    """The judged claims of the notebook's confirming run, if there is one."""
+def _stored(name):
+    """A record of the book; None where there is none, or no book."""
     with suppress(FileNotFoundError):
-        record = read_json(records_folder() / "confirm" / f"{notebook}.json")
-        return {c["id"]: verdicts.judge_claim(record, c) for c in record["claims"]}
-    return {}
+        return read_json(records_folder() / name)
+    return None
 
 
 def _processor():

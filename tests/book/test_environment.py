@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import sonode_utils
@@ -72,10 +73,13 @@ def test_the_installed_versions_are_the_locked_ones():
     assert not wrong, f"installed, but locked otherwise: {wrong}; run make again"
 
 
-def test_conda_opens_the_same_pins():
+def test_binder_and_conda_open_the_same_pins():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     *conda, pip = environment["dependencies"]
-    assert f"python{PROJECT['requires-python']}" in conda
+    (python,) = [line.removeprefix("python=") for line in conda if line.startswith("python=")]
+    assert python in SpecifierSet(PROJECT["requires-python"])
+    check = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())
+    assert python in check["jobs"]["quick"]["strategy"]["matrix"]["python"]  # it is tried
     assert pip == {"pip": ["-r requirements.lock", "-e ."]}
 
 

@@ -52,3 +52,10 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
         raise OSError("full")
     assert path.read_text() == "all of it"
     assert [p.name for p in path.parent.iterdir()] == ["file.txt"]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    words = r"file/x\.lock cannot be written .*make its folder writable"
+    with pytest.raises(Busy, match=words), locked(tmp_path / "file/x.lock", "busy"):
+        pass

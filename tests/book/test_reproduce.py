@@ -25,6 +25,7 @@ import confirm
 import execute
 import run_notebook
 
+NOTEBOOKS = sorted(Path(__file__).parents[2].glob("notebooks/*.ipynb"))
 CONFIRMED = Path(__file__).parents[2] / "book/results/confirm"
 SAVE = """
 import json, os, pathlib
@@ -101,6 +102,14 @@ def test_its_record_is_put_in_place_with_it_and_the_two_show_that_they_agree(boo
     assert json.loads(record)["seeds"] == 10
     stamp = nbformat.read(book / "notebooks/x.ipynb", as_version=4).metadata["record_sha256"]
     assert stamp == hashlib.sha256(record).hexdigest()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_stored_notebook_is_of_the_run_that_made_its_record(path):
+    """Fails when one of the two was committed without the other."""
+    record = path.parents[1] / f"book/results/{path.stem}.json"
+    stamp = nbformat.read(path, as_version=4).metadata["record_sha256"]
+    assert stamp == hashlib.sha256(record.read_bytes()).hexdigest()
 
 
 # What is replaced, and what is not
@@ -265,8 +274,7 @@ sys.path.insert(0, {tools!r})
 import execute
 from pathlib import Path
 execute.ROOT = Path({book!r})
-for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, execute.stop)
+execute.stop_in_one_line()
 {fault}
 sys.exit(execute.main({arguments!r}))
 """

@@ -52,7 +52,7 @@ def test_the_first_order_sonode_of_the_code_has_the_words_of_the_text(rows):
         ("SONODEs are not bound to homeomorphisms", "holds", "Q1 Q2 Q3 Q4 Q5"),
         ("Three statements need repair", "fails", "Q8 Q11 Q12"),
         ("SONODE takes the straighter path (P1 to P3)", "supported", "P1 P2 P3"),
-        ("stay around what they enclose (S1, S2)", "supported", "S1 S2"),
+        ("Under a NODE a ring stays around its points (S1, S2)", "supported", "S1 S2"),
         ("goes up and down with the dimension (P5, P6)", "supported", "P5 P6"),
         ("in the disguised form of Eq. 11 (F1 to F3)", "supported", "F1 F2 F3"),
         ("One augmented dimension is enough for one curve (M1, M2)", "supported", "M1 M2"),

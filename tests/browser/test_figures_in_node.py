@@ -58,7 +58,7 @@ def test_a_stored_notebook_holds_the_data_of_its_figure_and_no_code(path):
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     bundles = [output.get("data", {}) for cell in cells for output in cell.outputs]
     stored = [b for b in bundles if "sonode-data" in b.get("text/html", "")]
-    assert stored or path.stem == "00_models", "no interactive figure"
+    assert stored, "no interactive figure"
     assert "widgets" not in notebook.metadata and "function axes" not in json.dumps(bundles)
     assert not any("widget-view" in mime for bundle in bundles for mime in bundle)
 

@@ -87,8 +87,10 @@ def test_a_folder_that_cannot_be_written_is_named_before_any_computing(tmp_path,
         Run("test", "paper", range(10))
 
 
-def test_a_damaged_record_is_named_before_any_computing(book):
-    (book / "test.json").write_text('{"claims": [')
+@pytest.mark.parametrize("name", ["test.json", "confirm/test.json"])
+def test_a_damaged_record_is_named_before_any_computing(name, book):
+    (book / "confirm").mkdir()
+    (book / name).write_text('{"claims": [')
     with pytest.raises(ValueError, match=r"test\.json is damaged .*git checkout -- "):
         Run("test", "paper", range(10))
 
@@ -327,6 +329,7 @@ def test_a_run_shows_its_effects_and_the_confirming_runs_words(book):
     confirming = Run("test", "confirm", range(50), str(book / "confirm"))
     confirming.judge("P1", share(np.arange(50.0), "<", 44.5), ours="")
     confirming.close()
+    made.confirming = run().confirming
     html = made.table().data
     assert html.count("not confirmed yet") == 1 and "verdict-supported" in html
     assert re.search(r"fragile: same word in \d\d% of resamples", html)
