@@ -104,8 +104,9 @@ def test_a_chapter_in_jupyterlab_has_propositions_and_references_and_no_markup(l
     tab.goto(f"{lab}/doc/tree/whole.ipynb")
     tab.get_by_text("Gauge freedom").first.wait_for()
     tab.locator(".jp-Notebook details").first.wait_for()  # a folded proof
-    words = tab.locator(".jp-Notebook").inner_text()
-    assert not re.findall(r"\{(?:eq|ref|numref|doc|dropdown|prf:\w+|cite:\w)\}", words)
+    markup = r"/\{(eq|ref|numref|doc|dropdown|prf:\w+|cite:\w)\}/"  # until a cell is drawn
+    text = "document.querySelector('.jp-Notebook').innerText"
+    tab.wait_for_function(f"() => !{markup}.test({text})", timeout=60_000)
     tab.close()
 
 
