@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,6 @@ import browser as tools  # noqa: E402
 PATIENCE = 180_000  # milliseconds, for a slow machine; every wait ends as soon as it can
 LIVE = ["02_parity", "03_nested_spheres", "04_second_order_anodes"]
 LIVE += ["06_interpretability", "07_oscillators_and_noise", "E1_van_der_pol"]
-WHOLE = "04_second_order_anodes"  # has equations, propositions, proofs and references
 pytestmark = [
     pytest.mark.skipif(
         tools.chromium() is None,
@@ -37,7 +35,6 @@ def lab(tmp_path_factory):
         keep = [c for c in notebook.cells if "live" in c.metadata.get("tags", [])]
         notebook.cells = keep
         nbformat.write(notebook, folder / f"{name}.ipynb")
-    shutil.copy(ROOT / f"notebooks/{WHOLE}.ipynb", folder / "whole.ipynb")
     homes = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
     environment = {**os.environ} | {home: str(folder / f".{home}") for home in homes}
     options = ["--no-browser", "--port=0", "--allow-root", "--expose-app-in-browser"]
@@ -96,18 +93,6 @@ def test_train_draws_a_picture_and_another_setting_another_one(opened):
     tab.wait_for_function(
         "src => document.querySelector('img.widget-image').src !== src", arg=before
     )
-
-
-def test_a_chapter_in_jupyterlab_has_propositions_and_references_and_no_markup(lab, browser):
-    tab = browser.new_page(viewport={"width": 1280, "height": 5000})
-    tab.set_default_timeout(PATIENCE)
-    tab.goto(f"{lab}/doc/tree/whole.ipynb")
-    tab.get_by_text("Gauge freedom").first.wait_for()
-    tab.locator(".jp-Notebook details").first.wait_for()  # a folded proof
-    markup = r"/\{(eq|ref|numref|doc|dropdown|prf:\w+|cite:\w)\}/"  # until a cell is drawn
-    text = "document.querySelector('.jp-Notebook').innerText"
-    tab.wait_for_function(f"() => !{markup}.test({text})", timeout=60_000)
-    tab.close()
 
 
 @pytest.mark.parametrize("opened", ["02_parity"], indirect=True)
