@@ -304,10 +304,8 @@ def arriving(client, waiting):
     while waiting:
         time.sleep(0.5)
         workers = client.scheduler_info().get("workers")
-        if client.status not in (
-            "running",
-            "connecting",
-        ):  # it tried again for PATIENCE seconds
+        gone = client.status not in ("running", "connecting")
+        if gone or any(task.cancelled() for task in waiting):
             raise Busy("the scheduler is gone")
         seen = time.time() if workers else seen
         if time.time() - seen > PATIENCE:
